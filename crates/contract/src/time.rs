@@ -250,9 +250,9 @@ impl fmt::Display for Timestamp {
             f,
             "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}."
         )?;
-        if self.nanos % 1_000_000 == 0 {
+        if self.nanos.is_multiple_of(1_000_000) {
             write!(f, "{:03}Z", self.nanos / 1_000_000)
-        } else if self.nanos % 1_000 == 0 {
+        } else if self.nanos.is_multiple_of(1_000) {
             write!(f, "{:06}Z", self.nanos / 1_000)
         } else {
             write!(f, "{:09}Z", self.nanos)

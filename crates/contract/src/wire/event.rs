@@ -54,7 +54,7 @@ pub fn parse_event_with(
     limits: &WireLimits,
     mut extra: impl FnMut(&str, &str),
 ) -> Result<ParsedEvent, WireFault> {
-    let record = read_line(line, limits, FIELDS, &mut |key, value| extra(key, value))?;
+    let record = read_line(line, *limits, FIELDS, &mut |key, value| extra(key, value))?;
     record.version(SCHEMA_VERSION)?;
     let event_id = record.id(EVENT_ID, EventId::new)?;
     let source = SourceIdentity::new(

@@ -167,7 +167,7 @@ impl<'a> Scanner<'a, '_> {
             }
             let escaped = self.string()?;
             let key = unquote(&self.text[start..self.at], escaped);
-            if self.duplicates.first.is_none() && !keys.insert(&key) {
+            if self.duplicates.first.is_none() && !keys.insert(key.clone()) {
                 self.duplicates.first = Some((start, key.clone().into_owned()));
             }
             self.space();
@@ -336,14 +336,14 @@ const FEW: usize = 24;
 
 impl<'a> Keys<'a> {
     /// Whether the key is new.
-    fn insert(&mut self, key: &Cow<'a, str>) -> bool {
+    fn insert(&mut self, key: Cow<'a, str>) -> bool {
         if let Some(many) = &mut self.many {
-            return many.insert(key.clone());
+            return many.insert(key);
         }
-        if self.few.contains(key) {
+        if self.few.contains(&key) {
             return false;
         }
-        self.few.push(key.clone());
+        self.few.push(key);
         if self.few.len() > FEW {
             self.many = Some(self.few.drain(..).collect());
         }

@@ -21,7 +21,7 @@ pub(super) struct Record<'a, const N: usize> {
 /// Reads a whole line that must be one object, refusing duplicate keys at any depth.
 pub(super) fn read_line<'a, const N: usize>(
     line: &'a str,
-    limits: &WireLimits,
+    limits: WireLimits,
     names: [&'static str; N],
     extra: &mut dyn FnMut(&str, &'a str),
 ) -> Result<Record<'a, N>, WireFault> {

@@ -41,7 +41,7 @@ pub fn parse_snapshot(line: &str, limits: &WireLimits) -> Result<Snapshot, WireF
         "coverage",
         "children",
     ];
-    let record = read_line(line, limits, NAMES, &mut |_, _| ())?;
+    let record = read_line(line, *limits, NAMES, &mut |_, _| ())?;
     let source = SourceIdentity::new(
         record.id(0, SourceId::new)?,
         record.id(1, SourceEpoch::new)?,
