@@ -1,2 +1,115 @@
-//! Placeholder.
-fn main() {}
+//! Chores of the workspace: `cargo xtask ci` checks everything and writes nothing, `cargo xtask
+//! fix` mends what a machine can mend. `cargo xtask help` lists the rest.
+
+// A command-line tool talks on stdout; the lint protects libraries.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod bench;
+mod ci;
+mod features;
+mod fix;
+mod layers;
+mod live;
+mod mutants;
+mod package;
+mod schema;
+mod shell;
+mod snapshots;
+mod soak;
+mod third_party;
+mod wasm;
+mod workspace;
+
+use shell::{Done, Outcome};
+use workspace::Workspace;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Chores of the Headcount workspace")]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Check everything; writes nothing but build products.
+    Ci {
+        /// Only these steps, by the names that a run prints.
+        #[arg(value_name = "STEP")]
+        only: Vec<String>,
+    },
+    /// Format, apply the compiler's suggestions, and write the generated files anew.
+    Fix,
+    /// Check who may depend on whom.
+    Layers,
+    /// Check the host with no adapter, each adapter, and all of them.
+    Features,
+    /// Write the JSON Schemas of the wire types.
+    Schema {
+        /// Compare instead of writing.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Run one benchmark; without a name, list them.
+    Bench {
+        /// The benchmark, as its crate names it.
+        name: Option<String>,
+        /// What the benchmark itself is told.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Run one long test that is no part of `ci`; without a name, list them.
+    Soak {
+        /// The soak.
+        name: Option<String>,
+        /// What the soak itself is told.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Try an adapter against the real program.
+    Live {
+        /// The program.
+        #[command(subcommand)]
+        program: live::Program,
+    },
+    /// Change the pure crates in many small ways, and see whether their tests notice.
+    Mutants {
+        /// What `cargo mutants` itself is told.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let chore = Cli::parse().chore;
+    match Workspace::load().and_then(|workspace| run(&workspace, chore)) {
+        Ok(Done::Well) => ExitCode::SUCCESS,
+        Ok(Done::Skipped(why)) => {
+            println!("skipped: {why}");
+            ExitCode::SUCCESS
+        }
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(workspace: &Workspace, chore: Chore) -> Outcome {
+    match chore {
+        Chore::Ci { only } => ci::run(workspace, &only),
+        Chore::Fix => fix::run(workspace),
+        Chore::Layers => layers::run(workspace).and_then(|_| wasm::run(workspace)),
+        Chore::Features => features::run(workspace),
+        Chore::Schema { check: true } => schema::check(workspace),
+        Chore::Schema { check: false } => schema::write(workspace),
+        Chore::Bench { name, args } => bench::run(workspace, name.as_deref(), &args),
+        Chore::Soak { name, args } => soak::run(workspace, name.as_deref(), &args),
+        Chore::Live { program } => live::run(workspace, program),
+        Chore::Mutants { args } => mutants::run(workspace, &args),
+    }
+}

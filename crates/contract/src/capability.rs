@@ -43,6 +43,10 @@ impl Capability {
     Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize,
 )]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(
+    feature = "schema",
+    schemars(description = "What the source has verified")
+)]
 #[serde(rename_all = "camelCase")]
 pub struct Capabilities {
     /// Every event of the child's life can be had.

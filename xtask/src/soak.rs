@@ -1,0 +1,32 @@
+//! Tests that run for minutes: no part of `ci`, each with its own entry point.
+
+use crate::shell::{Done, Outcome, Run};
+use crate::workspace::Workspace;
+
+/// One soak: its name, what it shows, and how cargo starts it. What a person adds to the command
+/// line follows.
+struct Soak {
+    name: &'static str,
+    shows: &'static str,
+    cargo: &'static [&'static str],
+}
+
+/// All soaks. Whoever writes one adds a row.
+const SOAKS: [Soak; 0] = [];
+
+/// Runs the soak of that name, or lists them all.
+pub(crate) fn run(workspace: &Workspace, name: Option<&str>, args: &[String]) -> Outcome {
+    let Some(name) = name else {
+        for soak in &SOAKS {
+            println!("{:<24} {}", soak.name, soak.shows);
+        }
+        return Ok(Done::Well);
+    };
+    let Some(soak) = SOAKS.iter().find(|soak| soak.name == name) else {
+        let names: Vec<_> = SOAKS.iter().map(|soak| soak.name).collect();
+        return Err(format!("no soak {name}; there are: {}", names.join(", ")));
+    };
+    Run::cargo(workspace.root(), soak.cargo.iter().copied())
+        .args(args)
+        .run()
+}
