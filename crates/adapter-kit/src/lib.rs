@@ -1,1 +1,19 @@
-//! Placeholder.
+//! What every adapter author would write again.
+//!
+//! [`Fanout`] hands one stream of signals to many subscribers, [`EventMint`] allocates ids and
+//! sequences, [`HealthCell`] tells of every change of health, [`Coalescer`] lets snapshot requests
+//! share one answer, and [`RuntimeAdapter`] makes a lifecycle adapter of any agent runtime.
+
+mod bridge;
+mod coalesce;
+mod fanout;
+mod health;
+mod mint;
+#[cfg(test)]
+mod testing;
+
+pub use bridge::{EndedRun, RunPlan, RuntimeAdapter, RuntimeAdapterBuilder};
+pub use coalesce::Coalescer;
+pub use fanout::Fanout;
+pub use health::HealthCell;
+pub use mint::{EventMint, new_epoch};

@@ -50,8 +50,9 @@ pub trait RunHandle: Debug + Send + Sync + 'static {
     /// What the last status event said.
     fn status(&self) -> RunStatus;
 
-    /// Subscribes: first the present status, then everything that happens from now on. At a run
-    /// that has ended, its last status and then the end.
+    /// Subscribes: first the present status, then everything that happens from now on. The first
+    /// subscriber misses nothing since the start. At a run that has ended, its last status and then
+    /// the end.
     fn subscribe(&self) -> RunEventStream;
 
     /// Stops the run, and returns when it is gone. At a run that has ended, returns at once. All
@@ -169,6 +170,8 @@ pub struct StartInput {
     pub env: BTreeMap<String, String>,
     /// The port to bind, for a runtime that binds one.
     pub port_hint: Option<u16>,
+    /// The name that the host gives the run; the runtime makes one if there is none.
+    pub run_id: Option<RunId>,
     /// Completes when the run shall stop.
     pub stop: Option<StopSignal>,
 }
@@ -188,6 +191,7 @@ impl StartInput {
             entry: None,
             env: BTreeMap::new(),
             port_hint: None,
+            run_id: None,
             stop: None,
         }
     }

@@ -1,0 +1,301 @@
+//! The children of a bridge: what each is doing, and the events that say so.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use headcount_contract::{
+    Activity, AuthoritativeSnapshot, ChildId, ChildIdentity, ChildState, Coverage, Details,
+    EventKind, Lineage, Outcome, RunId, Sequence, Signal, SnapshotChild, SnapshotId,
+    SourceIdentity, Timestamp,
+};
+use serde_json::json;
+
+use super::{EndedRun, Handle};
+use crate::{EventMint, Fanout};
+
+/// How many ended children stay in snapshots.
+const ENDED_KEPT: usize = 1024;
+
+/// Every change is emitted under the same lock that snapshots are taken under, so a snapshot always
+/// agrees with the events before it.
+pub(super) struct Children {
+    mint: EventMint,
+    fanout: Arc<Fanout>,
+    by_id: HashMap<ChildId, Child>,
+    /// Ended children, oldest first.
+    ended: VecDeque<ChildId>,
+    started: u64,
+    snapshots: u64,
+}
+
+struct Child {
+    identity: ChildIdentity,
+    state: ChildState,
+    sequence: Option<Sequence>,
+    created_at: Timestamp,
+    handle: Option<Handle>,
+    stop_requested: bool,
+}
+
+/// How a child stands, for a request about it.
+pub(super) enum Standing {
+    Starting,
+    Live(Handle),
+    Ended,
+}
+
+/// What a state change made of a child.
+pub(super) enum Changed {
+    No,
+    Live,
+    Ended(EndedRun),
+}
+
+impl Children {
+    pub(super) fn new(mint: EventMint, fanout: Arc<Fanout>) -> Self {
+        Self {
+            mint,
+            fanout,
+            by_id: HashMap::new(),
+            ended: VecDeque::new(),
+            started: 0,
+            snapshots: 0,
+        }
+    }
+
+    pub(super) fn source(&self) -> &SourceIdentity {
+        self.mint.source()
+    }
+
+    /// A new child: the next attempt of `before`, or the first of its chain.
+    pub(super) fn create(
+        &mut self,
+        wanted: Option<&RunId>,
+        before: Option<&ChildIdentity>,
+        at: Timestamp,
+    ) -> ChildIdentity {
+        let id = self.unused_id(
+            wanted.map(RunId::as_str),
+            before.map(|b| b.lineage().root()),
+        );
+        let identity = match before {
+            None => ChildIdentity::root(id),
+            Some(before) => {
+                let lineage = Lineage::new(before.lineage().root().clone())
+                    .with_attempt(before.lineage().attempt() + 1);
+                // The id is unused, so it is neither the root's nor a parent's.
+                ChildIdentity::new(id.clone(), lineage).unwrap_or_else(|_| ChildIdentity::root(id))
+            }
+        };
+        let child = Child {
+            identity: identity.clone(),
+            state: ChildState::CREATED,
+            sequence: None,
+            created_at: at,
+            handle: None,
+            stop_requested: false,
+        };
+        self.by_id.insert(identity.id().clone(), child);
+        self.emit(identity.id(), EventKind::Created, at, Details::EMPTY, None);
+        identity
+    }
+
+    fn unused_id(&mut self, wanted: Option<&str>, root: Option<&ChildId>) -> ChildId {
+        let base = wanted.or(root.map(ChildId::as_str)).unwrap_or("run");
+        if let Some(wanted) = wanted
+            && let Ok(id) = ChildId::new(wanted)
+            && !self.by_id.contains_key(&id)
+        {
+            return id;
+        }
+        // A long base leaves no room for a number.
+        let base = if base.len() > 480 { "run" } else { base };
+        loop {
+            self.started += 1;
+            if let Ok(id) = ChildId::new(format!("{base}-{}", self.started))
+                && !self.by_id.contains_key(&id)
+            {
+                return id;
+            }
+        }
+    }
+
+    /// Gives a child its handle. Returns it back if a stop was asked for meanwhile.
+    pub(super) fn attach(&mut self, child: &ChildId, handle: Handle) -> Option<Handle> {
+        let child = self.by_id.get_mut(child)?;
+        child.handle = Some(handle.clone());
+        child.stop_requested.then_some(handle)
+    }
+
+    /// Moves a child to `state` and emits the event; a terminal state ends it for good.
+    pub(super) fn change(
+        &mut self,
+        id: &ChildId,
+        state: ChildState,
+        at: Timestamp,
+        details: Details,
+    ) -> Changed {
+        let Some(child) = self.by_id.get_mut(id) else {
+            return Changed::No;
+        };
+        if child.state.is_terminal() || child.state == state {
+            return Changed::No;
+        }
+        child.state = state;
+        let ChildState::Terminal(outcome) = state else {
+            self.emit(id, EventKind::StateChanged(state), at, details, None);
+            return Changed::Live;
+        };
+        child.handle = None;
+        let ended = EndedRun {
+            outcome,
+            lasted: at.saturating_since(child.created_at),
+            attempt: child.identity.lineage().attempt(),
+        };
+        self.emit(id, EventKind::Terminal(outcome), at, details, None);
+        self.mint.forget(id);
+        self.ended.push_back(id.clone());
+        if self.ended.len() > ENDED_KEPT
+            && let Some(oldest) = self.ended.pop_front()
+        {
+            self.by_id.remove(&oldest);
+        }
+        Changed::Ended(ended)
+    }
+
+    /// Emits an event that moves no state; nothing after a child's end.
+    pub(super) fn tell(
+        &mut self,
+        id: &ChildId,
+        kind: EventKind,
+        at: Timestamp,
+        details: Details,
+        activity: Option<Activity>,
+    ) {
+        if self
+            .by_id
+            .get(id)
+            .is_some_and(|child| !child.state.is_terminal())
+        {
+            self.emit(id, kind, at, details, activity);
+        }
+    }
+
+    fn emit(
+        &mut self,
+        id: &ChildId,
+        kind: EventKind,
+        at: Timestamp,
+        details: Details,
+        activity: Option<Activity>,
+    ) {
+        let Some(child) = self.by_id.get_mut(id) else {
+            return;
+        };
+        let mut event = self
+            .mint
+            .event(&child.identity, kind, at)
+            .with_details(details);
+        child.sequence = event.sequence();
+        if let Some(activity) = activity {
+            event = event.with_activity(activity);
+        }
+        self.fanout.publish(Signal::Event(event));
+    }
+
+    /// What a run that stopped without telling its outcome has come to.
+    pub(super) fn outcome_of_stopped(&self, id: &ChildId) -> Outcome {
+        match self.by_id.get(id) {
+            Some(child) if child.stop_requested => Outcome::Cancelled,
+            _ => Outcome::Completed,
+        }
+    }
+
+    pub(super) fn stop_requested(&self, id: &ChildId) -> bool {
+        self.by_id.get(id).is_some_and(|child| child.stop_requested)
+    }
+
+    pub(super) fn identity(&self, id: &ChildId) -> Option<ChildIdentity> {
+        self.by_id.get(id).map(|child| child.identity.clone())
+    }
+
+    pub(super) fn standing(&self, id: &ChildId) -> Option<Standing> {
+        let child = self.by_id.get(id)?;
+        Some(match &child.handle {
+            _ if child.state.is_terminal() => Standing::Ended,
+            Some(handle) => Standing::Live(handle.clone()),
+            None => Standing::Starting,
+        })
+    }
+
+    pub(super) fn request_stop(&mut self, id: &ChildId) -> Option<Standing> {
+        self.by_id.get_mut(id)?.stop_requested = true;
+        self.standing(id)
+    }
+
+    /// Marks every live child as to be stopped, and returns those that have something to stop.
+    pub(super) fn request_stop_of_all(&mut self) -> Vec<(ChildId, Handle)> {
+        let live = self
+            .by_id
+            .iter_mut()
+            .filter(|(_, child)| !child.state.is_terminal());
+        live.filter_map(|(id, child)| {
+            child.stop_requested = true;
+            Some((id.clone(), child.handle.clone()?))
+        })
+        .collect()
+    }
+
+    pub(super) fn live(&self) -> impl Iterator<Item = &ChildId> {
+        self.by_id
+            .iter()
+            .filter(|(_, child)| !child.state.is_terminal())
+            .map(|(id, _)| id)
+    }
+
+    /// All runs, in a stable order.
+    pub(super) fn snapshot(&mut self, at: Timestamp) -> AuthoritativeSnapshot {
+        self.snapshots += 1;
+        let source = self.mint.source().clone();
+        let mut children: Vec<_> = self
+            .by_id
+            .values()
+            .map(|child| {
+                let listed = SnapshotChild::with_identity(child.identity.clone(), child.state);
+                match child.sequence {
+                    Some(sequence) => listed.with_sequence(sequence),
+                    None => listed,
+                }
+            })
+            .collect();
+        children.sort_by(|a, b| a.id().cmp(b.id()));
+        let id = format!("snapshot-{}", self.snapshots);
+        #[allow(clippy::expect_used)] // a legal id; each child once, as the keys of a map are
+        AuthoritativeSnapshot::new(
+            source,
+            SnapshotId::new(id).expect("a legal identifier"),
+            at,
+            Coverage::All,
+            children,
+        )
+        .expect("each child once, all covered")
+    }
+}
+
+/// Why a start failed, as details of the child's end.
+pub(super) fn start_error(error: &headcount_contract::StartError) -> Details {
+    let context: serde_json::Map<_, _> = error
+        .context()
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), json!(value)))
+        .collect();
+    let mut details = Details::from_iter([
+        ("basis", json!("start_failed")),
+        ("startError", json!(error.kind().as_str())),
+        ("message", json!(error.message())),
+    ]);
+    if !context.is_empty() {
+        details = details.with([("context", context.into())]);
+    }
+    details
+}

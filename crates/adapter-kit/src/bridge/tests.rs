@@ -1,0 +1,276 @@
+//! A runtime whose runs the test drives, seen through the bridge.
+
+use std::sync::Mutex;
+
+use futures_util::{StreamExt, stream};
+use headcount_contract::*;
+use tokio::sync::{mpsc, watch};
+
+use super::*;
+
+#[derive(Debug, Default)]
+struct Runtime {
+    runs: Mutex<Vec<Arc<Run>>>,
+    refuse: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Run {
+    id: RunId,
+    events: mpsc::UnboundedSender<RunEvent>,
+    stream: Mutex<Option<mpsc::UnboundedReceiver<RunEvent>>>,
+    ended: watch::Sender<bool>,
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_unix(second, 0).unwrap()
+}
+
+impl Run {
+    fn status(&self, status: RunStatus) {
+        self.events
+            .send(RunEvent::Status(StatusChange::new(status, at(1))))
+            .unwrap();
+        self.ended.send_replace(status.is_terminal());
+    }
+}
+
+#[async_trait]
+impl AgentRuntime for Runtime {
+    fn name(&self) -> &'static str {
+        "test"
+    }
+    fn capabilities(&self) -> RuntimeCapabilities {
+        RuntimeCapabilities::OBSERVABLE
+    }
+    async fn start(&self, input: StartInput) -> Result<Arc<dyn RunHandle>, StartError> {
+        if self.refuse.load(Ordering::Relaxed) {
+            return Err(StartError::new(StartErrorKind::NotFound, "no such program")
+                .with_context("program", "/nonexistent"));
+        }
+        let (events, stream) = mpsc::unbounded_channel();
+        let run = Arc::new(Run {
+            id: input.run_id.unwrap(),
+            events,
+            stream: Mutex::new(Some(stream)),
+            ended: watch::Sender::new(false),
+        });
+        self.runs.lock().unwrap().push(run.clone());
+        Ok(run)
+    }
+}
+
+#[async_trait]
+impl RunHandle for Run {
+    fn run_id(&self) -> &RunId {
+        &self.id
+    }
+    fn status(&self) -> RunStatus {
+        RunStatus::Starting
+    }
+    fn subscribe(&self) -> RunEventStream {
+        let stream = self.stream.lock().unwrap().take().unwrap();
+        Box::pin(stream::unfold(stream, |mut s| async {
+            s.recv().await.map(|e| (e, s))
+        }))
+    }
+    async fn stop(&self) -> Result<(), AdapterError> {
+        if !*self.ended.borrow() {
+            self.status(RunStatus::Stopped);
+        }
+        Ok(())
+    }
+}
+
+struct Fixture {
+    runtime: Arc<Runtime>,
+    adapter: RuntimeAdapter,
+    signals: SignalStream,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        Self::build(|builder| builder)
+    }
+
+    fn build(with: impl FnOnce(RuntimeAdapterBuilder) -> RuntimeAdapterBuilder) -> Self {
+        let runtime = Arc::new(Runtime::default());
+        let source =
+            SourceIdentity::new(SourceId::new("s").unwrap(), SourceEpoch::new("e").unwrap());
+        let builder = RuntimeAdapter::builder(runtime.clone(), source).clock(|| at(0));
+        let adapter = with(builder).build();
+        let signals = adapter.subscribe().unwrap();
+        Self {
+            runtime,
+            adapter,
+            signals,
+        }
+    }
+
+    async fn start(&self) -> (ChildId, Arc<Run>) {
+        let child = self.adapter.start(StartInput::new("/")).await.unwrap();
+        (
+            child,
+            self.runtime.runs.lock().unwrap().last().unwrap().clone(),
+        )
+    }
+
+    /// The next events, as `child attempt kind state`.
+    async fn events(&mut self, count: usize) -> Vec<String> {
+        let mut seen = Vec::new();
+        while seen.len() < count {
+            let signal = self.signals.next().await.expect("the stream goes on");
+            if let Signal::Event(event) = signal {
+                let state = event.state().map_or("-", ChildState::as_str);
+                let (id, attempt) = (event.child_id(), event.lineage().attempt());
+                seen.push(format!("{id} {attempt} {} {state}", event.kind().as_str()));
+            }
+        }
+        seen
+    }
+}
+
+#[tokio::test]
+async fn a_run_becomes_a_child_with_one_end() {
+    let mut fixture = Fixture::new();
+    let (_, run) = fixture.start().await;
+    for status in [
+        RunStatus::Starting,
+        RunStatus::Ready,
+        RunStatus::Ready,
+        RunStatus::Crashed,
+    ] {
+        run.status(status);
+    }
+    assert_eq!(
+        fixture.events(4).await,
+        [
+            "run-1 0 created created",
+            "run-1 0 state_changed starting",
+            "run-1 0 state_changed running",
+            "run-1 0 terminal failed",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_failed_start_ends_its_child_with_the_cause() {
+    let mut fixture = Fixture::new();
+    fixture.runtime.refuse.store(true, Ordering::Relaxed);
+    let error = fixture
+        .adapter
+        .start(StartInput::new("/"))
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), StartErrorKind::NotFound);
+    let _created = fixture.signals.next().await;
+    let Some(Signal::Event(event)) = fixture.signals.next().await else {
+        panic!("no event")
+    };
+    assert_eq!(event.state(), Some(ChildState::FAILED));
+    insta::assert_snapshot!(event.details().as_json(), @r#"{"basis":"start_failed","startError":"not-found","message":"no such program","context":{"program":"/nonexistent"}}"#);
+}
+
+#[tokio::test]
+async fn cancel_tells_apart_what_it_meets() {
+    let mut fixture = Fixture::new();
+    let (child, run) = fixture.start().await;
+    run.status(RunStatus::Ready);
+    let stranger = ChildId::new("who").unwrap();
+    let cancel = |child| fixture.adapter.cancel(child, None);
+    assert_eq!(
+        cancel(&stranger).await.unwrap(),
+        CancelOutcome::UnknownChild
+    );
+    assert_eq!(cancel(&child).await.unwrap(), CancelOutcome::Accepted);
+    assert_eq!(
+        fixture.events(3).await.last().unwrap(),
+        "run-1 0 terminal cancelled"
+    );
+    let again = fixture.adapter.cancel(&child, None).await.unwrap();
+    assert_eq!(again, CancelOutcome::AlreadyEnded);
+}
+
+#[tokio::test]
+async fn a_snapshot_agrees_with_the_events_before_it() {
+    let mut fixture = Fixture::new();
+    let (child, run) = fixture.start().await;
+    run.status(RunStatus::Ready);
+    fixture.events(2).await;
+    let snapshots = fixture
+        .adapter
+        .snapshot(SnapshotReason::SessionOpen)
+        .await
+        .unwrap();
+    let [Snapshot::Complete(snapshot)] = &snapshots[..] else {
+        panic!("{snapshots:?}")
+    };
+    let [listed] = snapshot.children() else {
+        panic!("{snapshot:?}")
+    };
+    assert_eq!((listed.id(), listed.state()), (&child, ChildState::RUNNING));
+    assert_eq!(listed.sequence().map(Sequence::get), Some(1));
+}
+
+#[tokio::test]
+async fn close_stops_every_run_and_then_ends_the_stream() {
+    let mut fixture = Fixture::new();
+    fixture.start().await;
+    fixture.start().await;
+    fixture.adapter.close(Urgency::Graceful).await.unwrap();
+    let ends = fixture.events(4).await;
+    assert_eq!(
+        ends.iter()
+            .filter(|e| e.ends_with("terminal cancelled"))
+            .count(),
+        2
+    );
+    assert!(fixture.signals.next().await.is_none());
+    assert_eq!(
+        fixture
+            .adapter
+            .start(StartInput::new("/"))
+            .await
+            .unwrap_err()
+            .kind(),
+        StartErrorKind::Aborted
+    );
+}
+
+#[tokio::test]
+async fn a_plan_starts_the_next_attempt_as_a_new_child_of_the_same_root() {
+    let plan = RunPlan::once(|| {
+        let mut input = StartInput::new("/");
+        input.run_id = Some(RunId::new("build").unwrap());
+        input
+    })
+    .restarting(|ended| (ended.attempt < 1).then_some(std::time::Duration::ZERO));
+    let mut fixture = Fixture::build(|builder| builder.plan(plan));
+    assert_eq!(fixture.events(1).await, ["build 0 created created"]);
+    let first = fixture.runtime.runs.lock().unwrap()[0].clone();
+    first.status(RunStatus::Crashed);
+    assert_eq!(
+        fixture.events(2).await,
+        ["build 0 terminal failed", "build-1 1 created created"]
+    );
+}
+
+#[tokio::test]
+async fn a_dropped_adapter_drops_its_runs() {
+    let fixture = Fixture::new();
+    let (_, run) = fixture.start().await;
+    let Fixture {
+        runtime,
+        adapter,
+        mut signals,
+    } = fixture;
+    runtime.runs.lock().unwrap().clear();
+    let run = {
+        let weak = Arc::downgrade(&run);
+        drop(run);
+        weak
+    };
+    drop(adapter);
+    assert!(run.upgrade().is_none());
+    while signals.next().await.is_some() {}
+}

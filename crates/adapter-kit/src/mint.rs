@@ -1,0 +1,157 @@
+//! Events with unique ids and sequences without holes.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use headcount_contract::{
+    Capabilities, ChildId, ChildIdentity, EventId, EventKind, LifecycleEvent, Sequence,
+    SequenceScope, SourceEpoch, SourceIdentity, Timestamp,
+};
+
+/// Makes the events of one source epoch: allocates event ids and sequences.
+///
+/// Sequences begin at 0 and have no hole, per child or per epoch as declared. A child's counter is
+/// kept until [`forget`](Self::forget).
+///
+/// ```
+/// use headcount_adapter_kit::EventMint;
+/// use headcount_contract::*;
+///
+/// let source = SourceIdentity::new(SourceId::new("worker")?, SourceEpoch::new("1")?);
+/// let mut mint = EventMint::new(source, Capabilities::UNKNOWN, SequenceScope::Child);
+/// let child = ChildIdentity::root(ChildId::new("a")?);
+/// let first = mint.event(&child, EventKind::Created, Timestamp::UNIX_EPOCH);
+/// let second = mint.event(&child, EventKind::Heartbeat, Timestamp::UNIX_EPOCH);
+/// assert_eq!(first.sequence().map(Sequence::get), Some(0));
+/// assert_eq!(second.sequence().map(Sequence::get), Some(1));
+/// assert_ne!(first.event_id(), second.event_id());
+/// # Ok::<(), headcount_contract::IdError>(())
+/// ```
+#[derive(Debug)]
+pub struct EventMint {
+    source: SourceIdentity,
+    capabilities: Capabilities,
+    scope: SequenceScope,
+    prefix: String,
+    /// The next sequence of each child, for the scope of a child.
+    next: HashMap<ChildId, Sequence>,
+    /// How many events were made; the next sequence for the scope of an epoch.
+    made: u64,
+}
+
+impl EventMint {
+    /// A mint for one life of a source.
+    pub fn new(source: SourceIdentity, capabilities: Capabilities, scope: SequenceScope) -> Self {
+        let prefix = short(source.epoch.as_str());
+        Self {
+            source,
+            capabilities,
+            scope,
+            prefix,
+            next: HashMap::new(),
+            made: 0,
+        }
+    }
+
+    /// Whose events these are.
+    pub fn source(&self) -> &SourceIdentity {
+        &self.source
+    }
+
+    /// The next event of a child.
+    pub fn event(
+        &mut self,
+        child: &ChildIdentity,
+        kind: EventKind,
+        observed_at: Timestamp,
+    ) -> LifecycleEvent {
+        let sequence = match self.scope {
+            SequenceScope::Epoch => Sequence::new(self.made).unwrap_or_default(),
+            SequenceScope::Child => {
+                let next = self.next.entry(child.id().clone()).or_default();
+                let sequence = *next;
+                *next = sequence.next();
+                sequence
+            }
+        };
+        let id = format!("{}-{}", self.prefix, self.made);
+        self.made += 1;
+        LifecycleEvent::new(
+            event_id(id),
+            self.source.clone(),
+            child.clone(),
+            kind,
+            observed_at,
+            self.capabilities,
+        )
+        .with_sequence(sequence)
+    }
+
+    /// Forgets an ended child's counter.
+    pub fn forget(&mut self, child: &ChildId) {
+        self.next.remove(child);
+    }
+}
+
+/// An epoch that no other life of the source has had: the moment it began and 32 random bits.
+///
+/// ```
+/// use headcount_adapter_kit::new_epoch;
+/// use headcount_contract::Timestamp;
+/// assert!(new_epoch(Timestamp::UNIX_EPOCH).as_str().starts_with("1970-01-01T00:00:00.000Z-"));
+/// ```
+#[allow(clippy::expect_used, clippy::missing_panics_doc)]
+pub fn new_epoch(began: Timestamp) -> SourceEpoch {
+    let text = format!("{began}-{:08x}", fastrand::u32(..));
+    // A time and eight digits are a legal identifier: this cannot panic.
+    SourceEpoch::new(text).expect("a legal identifier")
+}
+
+/// The text itself, or a digest of one so long that nothing could be added to it.
+fn short(text: &str) -> String {
+    if text.len() <= 480 {
+        return text.to_owned();
+    }
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+fn event_id(text: String) -> EventId {
+    #[allow(clippy::expect_used)] // a legal identifier, shortened, with a number
+    EventId::new(text).expect("a legal identifier")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headcount_contract::SourceId;
+
+    fn sequences(scope: SequenceScope) -> Vec<u64> {
+        let source =
+            SourceIdentity::new(SourceId::new("s").unwrap(), SourceEpoch::new("e").unwrap());
+        let mut mint = EventMint::new(source, Capabilities::UNKNOWN, scope);
+        ["a", "b", "a", "a", "b"]
+            .map(|id| ChildIdentity::root(ChildId::new(id).unwrap()))
+            .iter()
+            .map(|child| mint.event(child, EventKind::Heartbeat, Timestamp::UNIX_EPOCH))
+            .map(|event| event.sequence().unwrap().get())
+            .collect()
+    }
+
+    #[test]
+    fn counts_in_the_declared_scope() {
+        assert_eq!(sequences(SequenceScope::Child), [0, 0, 1, 2, 1]);
+        assert_eq!(sequences(SequenceScope::Epoch), [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn the_longest_epoch_still_gives_legal_event_ids() {
+        let epoch = SourceEpoch::new("x".repeat(512)).unwrap();
+        let source = SourceIdentity::new(SourceId::new("s").unwrap(), epoch);
+        let mut mint = EventMint::new(source, Capabilities::UNKNOWN, SequenceScope::Child);
+        let child = ChildIdentity::root(ChildId::new("a").unwrap());
+        let event = mint.event(&child, EventKind::Created, Timestamp::UNIX_EPOCH);
+        assert!(event.event_id().as_str().ends_with("-0"));
+    }
+}
