@@ -11,11 +11,21 @@ use crate::wire::json;
 /// What stands in place of a value under a key that looks secret.
 pub const REDACTED: &str = "[redacted]";
 
+/// What stands in place of a value that is nested too deep.
+pub const TOO_DEEP: &str = "[nested too deep]";
+
+/// The deepest nesting of built details, their own object included: a snapshot line puts three
+/// levels around those of a child.
+const MAX_DEPTH: usize = 64 - 3;
+
 /// Additional facts of an event or of a child in a snapshot: a JSON object, or nothing.
 ///
 /// Values under keys that look secret (see [`is_secret_key`]) are replaced by [`REDACTED`] before
 /// they are kept. Held as compact JSON text, so that an event that only passes through costs no
 /// tree; cloning is cheap. Two are equal if their texts are.
+///
+/// What is built may nest as deep as it likes: a value deeper than 61 levels is replaced by
+/// [`TOO_DEEP`], so that the line it ends up in can be read back under the default cap (rule W5).
 ///
 /// ```
 /// use headcount_contract::Details;
@@ -112,7 +122,19 @@ pub(crate) fn is_token_count(key: &str, value: &str) -> bool {
 
 impl From<Map<String, Value>> for Details {
     fn from(map: Map<String, Value>) -> Self {
-        Self::from_checked(&Value::Object(map).to_string())
+        let mut value = Value::Object(map);
+        prune(&mut value, MAX_DEPTH);
+        Self::from_checked(&value.to_string())
+    }
+}
+
+/// Replaces what is nested deeper than `levels`.
+fn prune(value: &mut Value, levels: usize) {
+    match value {
+        Value::Object(_) | Value::Array(_) if levels == 0 => *value = TOO_DEEP.into(),
+        Value::Object(map) => map.values_mut().for_each(|value| prune(value, levels - 1)),
+        Value::Array(values) => values.iter_mut().for_each(|value| prune(value, levels - 1)),
+        _ => (),
     }
 }
 
@@ -164,6 +186,18 @@ mod tests {
     #[test]
     fn an_empty_object_is_no_details() {
         assert_eq!(details(&json!({})), Details::EMPTY);
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_is_replaced() {
+        let nested = |levels: usize| (1..levels).fold(json!([]), |inner, _| json!([inner]));
+        let kept = nested(60);
+        assert_eq!(
+            Details::from_iter([("a", kept.clone())]).get("a"),
+            Some(kept)
+        );
+        let cut = Details::from_iter([("a", nested(61))]).as_json().to_owned();
+        assert!(cut.contains(&format!("[\"{TOO_DEEP}\"]")), "{cut}");
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub use adapter::{ChildLifecycleAdapter, Urgency};
 pub use async_trait::async_trait;
 pub use cancel::CancelOutcome;
 pub use capability::{Capabilities, Capability};
-pub use details::{Details, REDACTED, is_secret_key};
+pub use details::{Details, REDACTED, TOO_DEEP, is_secret_key};
 pub use error::{AdapterError, AdapterErrorKind, StartError, StartErrorKind};
 pub use event::{
     Activity, EventKind, LifecycleEvent, MAX_ACTIVITY_CHARS, SCHEMA_VERSION, Sequence,
