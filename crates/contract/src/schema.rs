@@ -39,7 +39,10 @@ pub(crate) fn identifier() -> Schema {
 pub(crate) fn timestamp() -> Schema {
     json_schema!({
         "type": "string",
-        "pattern": r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?(Z|\+00:00)$",
+        "pattern": concat!(
+            r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])",
+            r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|\+00:00)$",
+        ),
         "description": "RFC 3339 in UTC, a real calendar day, no leap second",
     })
 }

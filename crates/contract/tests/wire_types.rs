@@ -1,5 +1,8 @@
 //! Every type that goes over the wire, as it is written.
 
+// Helpers of tests may panic; clippy knows only the test functions themselves.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod common;
 
 use std::fmt::Write;

@@ -1,5 +1,8 @@
 //! What the parser refuses (rules W1 to W6, I3, I4, N7), with the class, the field and the place.
 
+// Helpers of tests may panic; clippy knows only the test functions themselves.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 #[path = "../common/mod.rs"]
 mod common;
 mod fields;
