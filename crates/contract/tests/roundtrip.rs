@@ -17,7 +17,7 @@ use serde_json::{Map, Number, Value};
 fn id() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[a-c]{1,2}",
-        2 => r#"[ -~]{1,12}"#,
+        2 => r"[ -~]{1,12}",
         2 => r"[^\p{Cc}]{1,20}",
         1 => r"[^\p{Cc}]{100,512}",
     ]
