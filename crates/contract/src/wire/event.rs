@@ -5,7 +5,7 @@ use super::record::{Record, read_line, read_object};
 use super::{WireFault, WireLimits};
 use crate::{
     Activity, Capabilities, Capability, ChildId, ChildIdentity, ChildState, Details, EventId,
-    EventKind, LifecycleEvent, Lineage, LineageError, Sequence, SourceEpoch, SourceId,
+    EventKind, LifecycleEvent, Lineage, LineageError, Sequence, Snapshot, SourceEpoch, SourceId,
     SourceIdentity,
 };
 
@@ -55,6 +55,51 @@ pub fn parse_event_with(
     mut extra: impl FnMut(&str, &str),
 ) -> Result<ParsedEvent, WireFault> {
     let record = read_line(line, *limits, FIELDS, &mut |key, value| extra(key, value))?;
+    event(&record)
+}
+
+/// What one line of a lifecycle stream holds.
+///
+/// Exhaustive: a lifecycle stream holds nothing else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WireLine {
+    /// An event.
+    Event(ParsedEvent),
+    /// What a producer says of its children at one moment.
+    Snapshot(Snapshot),
+}
+
+/// Reads one line of a stream that may hold events and snapshots.
+///
+/// # Behavior
+///
+/// - An object with a `snapshotId` and no `eventId` is read as a snapshot, anything else as an
+///   event.
+/// - A version that is not read is told of before the shape, for both.
+///
+/// # Errors
+///
+/// As [`parse_event`] and [`parse_snapshot`](crate::parse_snapshot).
+///
+/// ```
+/// use headcount_contract::{WireLimits, WireLine, parse_line};
+/// let line = r#"{"source":"s","sourceEpoch":"e","snapshotId":"1","observedAt":"2026-08-24T09:15:30Z",
+///     "complete":false,"children":[]}"#;
+/// assert!(matches!(parse_line(line, &WireLimits::default())?, WireLine::Snapshot(_)));
+/// # Ok::<(), headcount_contract::WireFault>(())
+/// ```
+pub fn parse_line(line: &str, limits: &WireLimits) -> Result<WireLine, WireFault> {
+    let mut snapshot = false;
+    let mut extra = |key: &str, _: &str| snapshot |= key == "snapshotId";
+    let record = read_line(line, *limits, FIELDS, &mut extra)?;
+    if !snapshot || record.get(EVENT_ID).is_some() {
+        return event(&record).map(WireLine::Event);
+    }
+    record.optional(SCHEMA_VERSION, Record::version)?;
+    super::parse_snapshot(line, limits).map(WireLine::Snapshot)
+}
+
+fn event(record: &Record<'_, { FIELDS.len() }>) -> Result<ParsedEvent, WireFault> {
     record.version(SCHEMA_VERSION)?;
     let event_id = record.id(EVENT_ID, EventId::new)?;
     let source = SourceIdentity::new(
@@ -62,8 +107,8 @@ pub fn parse_event_with(
         record.id(SOURCE_EPOCH, SourceEpoch::new)?,
     );
     let child_id = record.id(CHILD_ID, ChildId::new)?;
-    let child = lineage(&record, LINEAGE, child_id)?;
-    let kind = kind(&record)?;
+    let child = lineage(record, LINEAGE, child_id)?;
+    let kind = kind(record)?;
     let observed_at = record.time(OBSERVED_AT)?;
     let sequence = record.optional(SEQUENCE, Record::integer)?;
     let activity = record.optional(ACTIVITY, Record::string)?;

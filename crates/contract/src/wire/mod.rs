@@ -6,7 +6,7 @@ pub(crate) mod json;
 mod record;
 pub(crate) mod snapshot;
 
-pub use event::{ParsedEvent, parse_event, parse_event_with};
+pub use event::{ParsedEvent, WireLine, parse_event, parse_event_with, parse_line};
 pub use fault::{FaultClass, WireFault};
 pub use snapshot::parse_snapshot;
 

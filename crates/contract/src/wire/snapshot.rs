@@ -6,7 +6,7 @@ use super::record::{Record, read_line, read_object};
 use super::{FaultClass, WireFault, WireLimits};
 use crate::{
     AuthoritativeSnapshot, ChildId, Coverage, PartialSnapshot, Sequence, Snapshot, SnapshotChild,
-    SnapshotId, SourceEpoch, SourceId, SourceIdentity,
+    SnapshotError, SnapshotId, SourceEpoch, SourceId, SourceIdentity,
 };
 
 /// Reads one snapshot from one line.
@@ -56,12 +56,20 @@ pub fn parse_snapshot(line: &str, limits: &WireLimits) -> Result<Snapshot, WireF
     if !complete {
         return PartialSnapshot::new(source, id, at, children)
             .map(Snapshot::Partial)
-            .map_err(|error| record.fault(6, error.to_string()));
+            .map_err(|error| record.fault(6, expected(&error)));
     }
     let coverage = coverage(&record, 5)?;
     AuthoritativeSnapshot::new(source, id, at, coverage, children)
         .map(Snapshot::Complete)
-        .map_err(|error| record.fault(6, error.to_string()))
+        .map_err(|error| record.fault(6, expected(&error)))
+}
+
+/// Without the child's id: a fault holds nothing of a line's content.
+fn expected(error: &SnapshotError) -> &'static str {
+    match error {
+        SnapshotError::DuplicateChild(_) => "each child once",
+        SnapshotError::NotCovered(_) => "no child that the coverage leaves out",
+    }
 }
 
 fn coverage<const N: usize>(record: &Record<'_, N>, at: usize) -> Result<Coverage, WireFault> {
