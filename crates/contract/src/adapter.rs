@@ -64,6 +64,18 @@ pub trait ChildLifecycleAdapter: Debug + Send + Sync + 'static {
     /// [`AdapterError`] if the source cannot be asked or does not answer in time.
     async fn snapshot(&self, reason: SnapshotReason) -> Result<Vec<Snapshot>, AdapterError>;
 
+    /// Whether nothing more can come: what it was to start has ended and will not start again, or
+    /// what it reads has come to its end. Does not block.
+    ///
+    /// # Behavior
+    ///
+    /// - Once true it stays true, and every signal is in the stream before it is.
+    /// - A host that waits for the end of everything asks after each signal; an adapter that
+    ///   finishes without one sends its [`Health`] again.
+    fn is_finished(&self) -> bool {
+        false
+    }
+
     /// Asks the source to cancel a child.
     ///
     /// # Behavior

@@ -31,6 +31,7 @@ use crate::{EventMint, Fanout, HealthCell};
 /// - `starting`, `ready`, `stopped` and `crashed` become `starting`, `running`, the outcome that the
 ///   runtime tells (else `completed`, or `cancelled` after a cancel), and `failed`.
 /// - Snapshots are complete for all runs: they are ours.
+/// - With a plan it has finished once that is over: its last run has ended, and no other follows.
 /// - A slow subscriber misses output first, and is told; it never holds up another.
 ///
 /// ```no_run
@@ -107,6 +108,7 @@ impl RuntimeAdapterBuilder {
             health,
             clock: self.clock,
             closing: AtomicBool::new(false),
+            finished: AtomicBool::new(false),
             ended: Notify::new(),
         };
         RuntimeAdapter {
@@ -126,6 +128,8 @@ struct Shared {
     health: HealthCell,
     clock: fn() -> Timestamp,
     closing: AtomicBool,
+    /// The plan is over: nothing starts by itself any more.
+    finished: AtomicBool,
     /// Told whenever a child has ended.
     ended: Notify,
 }
@@ -213,6 +217,11 @@ impl ChildLifecycleAdapter for RuntimeAdapter {
             run::spawn_plan(&self.shared, plan)?;
         }
         Ok(stream)
+    }
+
+    fn is_finished(&self) -> bool {
+        self.shared.finished.load(Ordering::Acquire)
+            && self.shared.children().live().next().is_none()
     }
 
     async fn snapshot(&self, _: SnapshotReason) -> Result<Vec<Snapshot>, AdapterError> {

@@ -199,7 +199,18 @@ pub(super) fn spawn_plan(shared: &Arc<Shared>, plan: RunPlan) -> Result<(), Adap
             "subscribe must be called within a tokio runtime, since it starts a run",
         )
     })?;
-    runtime.spawn(carry_out(Arc::downgrade(shared), plan));
+    let shared = Arc::downgrade(shared);
+    runtime.spawn(async move {
+        carry_out(shared.clone(), plan).await;
+        if let Some(shared) = shared.upgrade() {
+            shared
+                .finished
+                .store(true, std::sync::atomic::Ordering::Release);
+            // Whoever waits for the end looks again.
+            let health = Signal::Health(shared.health.get());
+            shared.fanout.publish(health);
+        }
+    });
     Ok(())
 }
 
