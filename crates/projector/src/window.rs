@@ -1,0 +1,119 @@
+//! What is remembered of recent events, to know them again: bounded, whatever is sent.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{Hash, Hasher};
+
+use headcount_contract::LifecycleEvent;
+use rustc_hash::FxHasher;
+
+/// What a window knows of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Memory {
+    /// Nothing, or nothing any more.
+    None,
+    /// It was seen with the same content.
+    Same,
+    /// Its name or place was seen with other content.
+    Other,
+}
+
+/// The content of recent sequenced events, by their place (rule O1).
+///
+/// A table in which a newer event takes the place of an older one of the same remainder. Whether an
+/// event was *seen* is for the counters to say; this only tells a duplicate from a conflict.
+#[derive(Debug, Clone)]
+pub(crate) struct PlaceWindow {
+    entries: Vec<(u64, u64)>,
+}
+
+impl PlaceWindow {
+    pub(crate) fn new(size: usize) -> Self {
+        let size = size.clamp(1, 1 << 24).next_power_of_two();
+        Self {
+            entries: vec![(0, 0); size],
+        }
+    }
+
+    pub(crate) fn recall(&self, place: u64, event: &LifecycleEvent) -> Memory {
+        match self.entries[self.index(place)] {
+            (kept, content) if kept == place && content == content_of(event) => Memory::Same,
+            (kept, _) if kept == place => Memory::Other,
+            _ => Memory::None,
+        }
+    }
+
+    pub(crate) fn remember(&mut self, place: u64, event: &LifecycleEvent) {
+        let index = self.index(place);
+        self.entries[index] = (place, content_of(event));
+    }
+
+    #[allow(clippy::cast_possible_truncation)] // only the lower bits count
+    fn index(&self, place: u64) -> usize {
+        place as usize & (self.entries.len() - 1)
+    }
+}
+
+/// A number for the dedupe key of rule O1: never 0, which stands for an empty entry.
+pub(crate) fn place_of(source: u32, epoch: u16, event: &LifecycleEvent, sequence: u64) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write_u32(source);
+    hasher.write_u16(epoch);
+    hasher.write(event.child_id().as_str().as_bytes());
+    hasher.write_u64(sequence);
+    hasher.finish().max(1)
+}
+
+/// A number for all that an event says.
+fn content_of(event: &LifecycleEvent) -> u64 {
+    let mut hasher = FxHasher::default();
+    event.event_id().hash(&mut hasher);
+    event.kind().hash(&mut hasher);
+    event.observed_at().hash(&mut hasher);
+    event.capabilities().hash(&mut hasher);
+    event.lineage().attempt().hash(&mut hasher);
+    event.lineage().parent().hash(&mut hasher);
+    event.lineage().adopted_at().hash(&mut hasher);
+    event.activity().hash(&mut hasher);
+    if !event.details().is_empty() {
+        event.details().hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// The names and contents of the last unsequenced events of a source (rule O2).
+///
+/// An event is known again by two 64-bit numbers instead of by its bytes, so that a window of events
+/// with large details stays small.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct NameWindow {
+    // Keyed by a number that a hostile source can choose, so not by that number alone: the map's own
+    // hasher has a secret. Its order is never looked at.
+    contents: HashMap<u64, u64>,
+    order: VecDeque<u64>,
+}
+
+impl NameWindow {
+    /// What is known of an unsequenced event; from now on it is known.
+    pub(crate) fn meet(&mut self, event: &LifecycleEvent, size: usize) -> Memory {
+        let mut hasher = FxHasher::default();
+        event.event_id().hash(&mut hasher);
+        let name = hasher.finish();
+        event.source_epoch().hash(&mut hasher);
+        event.child().hash(&mut hasher);
+        content_of(event).hash(&mut hasher);
+        let content = hasher.finish();
+        match self.contents.insert(name, content) {
+            Some(before) if before == content => Memory::Same,
+            Some(_) => Memory::Other,
+            None => {
+                self.order.push_back(name);
+                while self.order.len() > size {
+                    if let Some(oldest) = self.order.pop_front() {
+                        self.contents.remove(&oldest);
+                    }
+                }
+                Memory::None
+            }
+        }
+    }
+}
