@@ -6,13 +6,14 @@
 
 mod bridge;
 mod coalesce;
+pub mod duration;
 mod fanout;
 mod health;
 mod mint;
 #[cfg(test)]
 mod testing;
 
-pub use bridge::{EndedRun, RunPlan, RuntimeAdapter, RuntimeAdapterBuilder};
+pub use bridge::{Announce, EndedRun, RunPlan, RuntimeAdapter, RuntimeAdapterBuilder};
 pub use coalesce::Coalescer;
 pub use fanout::Fanout;
 pub use health::HealthCell;

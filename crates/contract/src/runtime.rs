@@ -10,7 +10,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_core::Stream;
 
-use crate::{AdapterError, RunEvent, RunId, RunStatus, StartError};
+use crate::{AdapterError, Details, RunEvent, RunId, RunStatus, StartError};
 
 /// What [`RunHandle::subscribe`] returns. Dropping it unsubscribes.
 pub type RunEventStream = Pin<Box<dyn Stream<Item = RunEvent> + Send>>;
@@ -49,6 +49,12 @@ pub trait RunHandle: Debug + Send + Sync + 'static {
 
     /// What the last status event said.
     fn status(&self) -> RunStatus;
+
+    /// What tells this run from every other one outside this program, such as a process's pid, start
+    /// and boot. Never changes.
+    fn facts(&self) -> Details {
+        Details::EMPTY
+    }
 
     /// Subscribes: first the present status, then everything that happens from now on. The first
     /// subscriber misses nothing since the start. At a run that has ended, its last status and then

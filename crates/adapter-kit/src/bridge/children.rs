@@ -30,6 +30,8 @@ pub(super) struct Children {
 
 struct Child {
     identity: ChildIdentity,
+    /// Its `created` event was emitted; until then nobody knows of it.
+    announced: bool,
     state: ChildState,
     sequence: Option<Sequence>,
     created_at: Timestamp,
@@ -67,7 +69,7 @@ impl Children {
         self.mint.source()
     }
 
-    /// A new child: the next attempt of `before`, or the first of its chain.
+    /// A new child, not announced yet: the next attempt of `before`, or the first of its chain.
     pub(super) fn create(
         &mut self,
         wanted: Option<&RunId>,
@@ -89,6 +91,7 @@ impl Children {
         };
         let child = Child {
             identity: identity.clone(),
+            announced: false,
             state: ChildState::CREATED,
             sequence: None,
             created_at: at,
@@ -96,8 +99,17 @@ impl Children {
             stop_requested: false,
         };
         self.by_id.insert(identity.id().clone(), child);
-        self.emit(identity.id(), EventKind::Created, at, Details::EMPTY, None);
         identity
+    }
+
+    /// Emits a child's `created` event, once.
+    pub(super) fn announce(&mut self, id: &ChildId, at: Timestamp, details: Details) {
+        let Some(child) = self.by_id.get_mut(id) else {
+            return;
+        };
+        if !std::mem::replace(&mut child.announced, true) {
+            self.emit(id, EventKind::Created, at, details, None);
+        }
     }
 
     fn unused_id(&mut self, wanted: Option<&str>, root: Option<&ChildId>) -> ChildId {
@@ -260,6 +272,7 @@ impl Children {
         let mut children: Vec<_> = self
             .by_id
             .values()
+            .filter(|child| child.announced)
             .map(|child| {
                 let listed = SnapshotChild::with_identity(child.identity.clone(), child.state);
                 match child.sequence {

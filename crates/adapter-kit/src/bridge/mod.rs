@@ -26,8 +26,8 @@ use crate::{EventMint, Fanout, HealthCell};
 ///
 /// # Behavior
 ///
-/// - Each run is a child. `created` is emitted before the runtime is asked to start; a start that
-///   fails ends the child `failed` with the cause.
+/// - Each run is a child. `created` is emitted before the runtime is asked to start or once it has
+///   started ([`Announce`]); a start that fails ends the child `failed` with the cause.
 /// - `starting`, `ready`, `stopped` and `crashed` become `starting`, `running`, the outcome that the
 ///   runtime tells (else `completed`, or `cancelled` after a cancel), and `failed`.
 /// - Snapshots are complete for all runs: they are ours.
@@ -51,6 +51,18 @@ pub struct RuntimeAdapter {
     plan: Mutex<Option<RunPlan>>,
 }
 
+/// When a child's `created` event is emitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Announce {
+    /// Before the runtime is asked to start, so that a start that takes long is seen.
+    #[default]
+    Requested,
+    /// Once the run has started, with its [facts](RunHandle::facts) as details: for runs that a
+    /// later session must be able to find again, such as processes.
+    Started,
+}
+
 /// Collects what a [`RuntimeAdapter`] is made of.
 #[derive(Debug)]
 pub struct RuntimeAdapterBuilder {
@@ -60,6 +72,7 @@ pub struct RuntimeAdapterBuilder {
     health: Health,
     capacity: usize,
     plan: Option<RunPlan>,
+    announce: Announce,
     clock: fn() -> Timestamp,
 }
 
@@ -89,6 +102,12 @@ impl RuntimeAdapterBuilder {
         self
     }
 
+    /// When `created` is emitted. Before the start by default.
+    pub fn announce(mut self, announce: Announce) -> Self {
+        self.announce = announce;
+        self
+    }
+
     /// Where the time of `created` events comes from. The system's clock by default.
     pub fn clock(mut self, clock: fn() -> Timestamp) -> Self {
         self.clock = clock;
@@ -106,6 +125,7 @@ impl RuntimeAdapterBuilder {
             children: Mutex::new(Children::new(mint, fanout.clone())),
             fanout,
             health,
+            announce: self.announce,
             clock: self.clock,
             closing: AtomicBool::new(false),
             finished: AtomicBool::new(false),
@@ -126,6 +146,7 @@ struct Shared {
     children: Mutex<Children>,
     fanout: Arc<Fanout>,
     health: HealthCell,
+    announce: Announce,
     clock: fn() -> Timestamp,
     closing: AtomicBool,
     /// The plan is over: nothing starts by itself any more.
@@ -172,6 +193,7 @@ impl RuntimeAdapter {
             health: Health::default(),
             capacity: 1024,
             plan: None,
+            announce: Announce::default(),
             clock: || SystemTime::now().into(),
         }
     }

@@ -11,7 +11,7 @@ use headcount_contract::{
 use serde_json::json;
 
 use super::children::{Changed, start_error};
-use super::{EndedRun, Handle, RunPlan, Shared, aborted};
+use super::{Announce, EndedRun, Handle, RunPlan, Shared, aborted};
 
 /// Starts a run as the first of its chain.
 pub(super) async fn start(shared: &Arc<Shared>, input: StartInput) -> Result<ChildId, StartError> {
@@ -39,11 +39,18 @@ async fn begin(
     let child = shared
         .children()
         .create(wanted.as_ref(), before, (shared.clock)());
+    if shared.announce == Announce::Requested {
+        announce(shared, &child, Details::EMPTY);
+    }
     // A child's id is a legal run id: both follow rule I4.
     input.run_id = RunId::new(child.id().as_str()).ok();
     let events = match shared.runtime.start(input).await {
-        Ok(handle) => Ok(attach(shared, &child, handle)),
+        Ok(handle) => {
+            announce(shared, &child, handle.facts());
+            Ok(attach(shared, &child, handle))
+        }
         Err(error) => {
+            announce(shared, &child, Details::EMPTY);
             let details = start_error(&error);
             shared
                 .children()
@@ -54,6 +61,11 @@ async fn begin(
         }
     };
     Some(Begun { child, events })
+}
+
+fn announce(shared: &Shared, child: &ChildIdentity, details: Details) {
+    let now = (shared.clock)();
+    shared.children().announce(child.id(), now, details);
 }
 
 fn attach(shared: &Arc<Shared>, child: &ChildIdentity, handle: Handle) -> RunEventStream {
@@ -186,6 +198,7 @@ pub(super) async fn restart(
     let next = shared
         .children()
         .create(None, before.as_ref(), (shared.clock)());
+    announce(shared, &next, handle.facts());
     let events = attach(shared, &next, handle);
     tokio::spawn(follow(Arc::downgrade(shared), next.id().clone(), events));
     Ok(next.id().clone())

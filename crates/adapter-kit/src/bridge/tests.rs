@@ -68,6 +68,9 @@ impl RunHandle for Run {
     fn status(&self) -> RunStatus {
         RunStatus::Starting
     }
+    fn facts(&self) -> Details {
+        Details::from_iter([("pid", 42.into())])
+    }
     fn subscribe(&self) -> RunEventStream {
         let stream = self.stream.lock().unwrap().take().unwrap();
         Box::pin(stream::unfold(stream, |mut s| async {
@@ -150,6 +153,27 @@ async fn a_run_becomes_a_child_with_one_end() {
             "run-1 0 state_changed running",
             "run-1 0 terminal failed",
         ]
+    );
+}
+
+#[tokio::test]
+async fn a_run_that_is_announced_once_started_bears_its_facts_in_its_first_event() {
+    let mut fixture = Fixture::build(|builder| builder.announce(Announce::Started));
+    fixture.start().await;
+    let Some(Signal::Event(event)) = fixture.signals.next().await else {
+        panic!("no event")
+    };
+    assert_eq!(event.kind(), EventKind::Created);
+    assert_eq!(event.details().as_json(), r#"{"pid":42}"#);
+    fixture.runtime.refuse.store(true, Ordering::Relaxed);
+    fixture
+        .adapter
+        .start(StartInput::new("/"))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        fixture.events(2).await,
+        ["run-2 0 created created", "run-2 0 terminal failed"]
     );
 }
 

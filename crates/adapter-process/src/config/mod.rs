@@ -1,0 +1,198 @@
+//! What to run and how to supervise it. Read and checked before anything is started.
+
+mod signal;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use headcount_adapter_kit::duration;
+use headcount_contract::{AdapterError, AdapterErrorKind, ChildId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::signal::signal_name;
+pub use self::signal::{StopSignalName, UnknownSignal};
+
+/// The options of one supervised command.
+///
+/// As configuration, durations are written `250ms`, `5s`, `2m`. Unknown keys are refused.
+///
+/// ```
+/// use headcount_adapter_process::ProcessOptions;
+/// let mut options = ProcessOptions::new("cargo");
+/// options.args = vec!["build".into()];
+/// options.inherit = vec!["PATH".into(), "HOME".into()];
+/// options.check()?;
+/// # Ok::<(), headcount_contract::AdapterError>(())
+/// ```
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct ProcessOptions {
+    /// The program: a path, or a name that is looked up in the host's own `PATH`.
+    pub command: String,
+    /// Its arguments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// The id of the first child; by default the program's base name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its working directory, relative to the project root; by default the project root itself,
+    /// which is the host's working directory where the host names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<PathBuf>,
+    /// Environment variables to set. Those of the start input win.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Names of the host's own variables that cross over. No other does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inherit: Vec<String>,
+    /// Lets the host's whole environment cross over.
+    #[serde(default)]
+    pub inherit_all: bool,
+    /// The signal that asks for the end, such as `SIGTERM` or `INT`.
+    #[serde(default)]
+    pub stop_signal: StopSignalName,
+    /// How long to wait after that signal before the whole group is killed.
+    #[serde(default = "default::grace", with = "duration")]
+    #[schemars(with = "String")]
+    pub grace: Duration,
+    /// How long, after the kill, to wait for the group to be gone before the stop is reported as
+    /// failed.
+    #[serde(default = "default::stop_deadline", with = "duration")]
+    #[schemars(with = "String")]
+    pub stop_deadline: Duration,
+    /// How long, after the exit, to wait for the end of output that others hold open.
+    #[serde(default = "default::drain_timeout", with = "duration")]
+    #[schemars(with = "String")]
+    pub drain_timeout: Duration,
+    /// The longest line in bytes; longer ones are cut on a character and marked.
+    #[serde(default = "default::max_line_bytes")]
+    pub max_line_bytes: usize,
+    /// What a carriage return without a newline means.
+    #[serde(default)]
+    pub carriage_return: CarriageReturn,
+}
+
+/// What a bare `\r` in the output means. Before a `\n` it is always part of the line's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum CarriageReturn {
+    /// It ends a line, as progress displays use it. One with nothing before it is ignored.
+    #[default]
+    EndsLine,
+    /// It is data.
+    Keep,
+}
+
+mod default {
+    use std::time::Duration;
+
+    pub(super) const fn grace() -> Duration {
+        Duration::from_secs(5)
+    }
+    pub(super) const fn stop_deadline() -> Duration {
+        Duration::from_secs(10)
+    }
+    pub(super) const fn drain_timeout() -> Duration {
+        Duration::from_millis(500)
+    }
+    pub(super) const fn max_line_bytes() -> usize {
+        16 * 1024
+    }
+}
+
+impl ProcessOptions {
+    /// A command without arguments, and every default.
+    pub fn new(command: impl Into<String>) -> Self {
+        Self {
+            command: command.into(),
+            args: Vec::new(),
+            name: None,
+            cwd: None,
+            env: BTreeMap::new(),
+            inherit: Vec::new(),
+            inherit_all: false,
+            stop_signal: StopSignalName::default(),
+            grace: default::grace(),
+            stop_deadline: default::stop_deadline(),
+            drain_timeout: default::drain_timeout(),
+            max_line_bytes: default::max_line_bytes(),
+            carriage_return: CarriageReturn::default(),
+        }
+    }
+
+    /// Checks what the types do not: everything that could only fail at the start or later.
+    ///
+    /// # Errors
+    ///
+    /// [`AdapterErrorKind::InvalidConfig`] that names the key and says what would be right.
+    pub fn check(&self) -> Result<(), AdapterError> {
+        let wrong = |key: &str, message: &'static str| {
+            Err(AdapterError::new(AdapterErrorKind::InvalidConfig, message)
+                .with_context("key", key))
+        };
+        if self.command.is_empty() {
+            return wrong("command", "the command is empty; give a program to run");
+        }
+        if self.command.contains('\0') {
+            return wrong("command", "the command contains a NUL byte");
+        }
+        if self.args.iter().any(|arg| arg.contains('\0')) {
+            return wrong("args", "an argument contains a NUL byte");
+        }
+        if let Some(name) = &self.name
+            && ChildId::new(name.as_str()).is_err()
+        {
+            return wrong(
+                "name",
+                "the name must have 1 to 512 bytes and no control characters",
+            );
+        }
+        for (key, value) in &self.env {
+            if !is_variable_name(key) {
+                return wrong(
+                    "env",
+                    "a variable's name must not be empty or contain `=` or NUL",
+                );
+            }
+            if value.contains('\0') {
+                return wrong(&format!("env.{key}"), "the value contains a NUL byte");
+            }
+        }
+        if !self.inherit.iter().all(|name| is_variable_name(name)) {
+            return wrong(
+                "inherit",
+                "a variable's name must not be empty or contain `=` or NUL",
+            );
+        }
+        if !(1..=MAX_LINE_BYTES).contains(&self.max_line_bytes) {
+            return wrong("max_line_bytes", "the line cap must be 1 byte to 64 MiB");
+        }
+        Ok(())
+    }
+
+    /// The id of the first child.
+    pub(crate) fn child_name(&self) -> String {
+        let base = || {
+            let path = std::path::Path::new(&self.command);
+            path.file_name()
+                .map(|name| name.to_string_lossy().into_owned())
+        };
+        let name = self.name.clone().or_else(base);
+        name.filter(|name| ChildId::new(name.as_str()).is_ok())
+            .unwrap_or_else(|| "process".to_owned())
+    }
+}
+
+/// More than any line of text; a batch of lines must stay far below 4 GiB.
+const MAX_LINE_BYTES: usize = 64 << 20;
+
+pub(crate) fn is_variable_name(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0'])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,227 @@
+//! A process that we started as the leader of its own group.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::Child;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use tokio::io::unix::AsyncFd;
+use tokio::signal::unix::{Signal, SignalKind};
+
+use super::procfs::Processes;
+use super::{Cause, ProcessIdentity, sys};
+
+/// A child process and the group it leads.
+///
+/// Until it is [reaped](Self::reap), its number and its group's cannot become another's, so that
+/// signals by number are right; afterwards only its pidfd reaches the group.
+#[derive(Debug)]
+pub(crate) struct Leader {
+    child: Child,
+    identity: ProcessIdentity,
+    watch: Watch,
+    cause: Option<Cause>,
+    reaped: bool,
+}
+
+/// How the end of the process is noticed.
+#[derive(Debug)]
+enum Watch {
+    /// The pidfd becomes readable.
+    Pidfd(AsyncFd<OwnedFd>),
+    /// Any child's end is a signal; then this one is looked at.
+    ChildSignal(Signal),
+}
+
+/// What is left of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Group {
+    /// No live member.
+    Gone,
+    /// These live.
+    Members(Vec<u32>),
+}
+
+impl Leader {
+    /// Takes a child that was just spawned as the leader of its own group.
+    pub(super) fn new(child: Child) -> io::Result<Self> {
+        reap_abandoned();
+        let pid = child.id();
+        let watch = match pidfd(&child).and_then(sys::watch) {
+            Ok(pidfd) => Watch::Pidfd(pidfd),
+            Err(_) => Watch::ChildSignal(tokio::signal::unix::signal(SignalKind::child())?),
+        };
+        Ok(Self {
+            child,
+            identity: ProcessIdentity::read(pid),
+            watch,
+            cause: None,
+            reaped: false,
+        })
+    }
+
+    pub(crate) fn identity(&self) -> &ProcessIdentity {
+        &self.identity
+    }
+
+    /// Completes when the process has ended, and says how. It is not reaped by that.
+    pub(crate) async fn ended(&mut self) -> Cause {
+        loop {
+            if let Some(cause) = self.has_ended() {
+                return cause;
+            }
+            match &mut self.watch {
+                Watch::Pidfd(pidfd) => match pidfd.readable().await {
+                    Ok(mut ready) if self.cause.is_none() => ready.clear_ready(),
+                    Ok(_) => {}
+                    Err(_) => return Cause::Unknown,
+                },
+                Watch::ChildSignal(signal) => {
+                    signal.recv().await;
+                }
+            }
+        }
+    }
+
+    /// How the process ended, if it has.
+    pub(crate) fn has_ended(&mut self) -> Option<Cause> {
+        use rustix::process::{WaitId, WaitIdOptions, waitid};
+        if self.cause.is_none() {
+            let pid = rustix::process::Pid::from_child(&self.child);
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+            self.cause = match waitid(WaitId::Pid(pid), options) {
+                Ok(None) | Err(rustix::io::Errno::INTR) => None,
+                Ok(Some(status)) => Some(match status.exit_status() {
+                    Some(code) => Cause::Code(code),
+                    None => Cause::Signal {
+                        number: status.terminating_signal().unwrap_or_default(),
+                        core_dumped: status.dumped(),
+                    },
+                }),
+                // Somebody else reaped our child, or the host ignores SIGCHLD.
+                Err(_) => Some(Cause::Unknown),
+            };
+        }
+        self.cause
+    }
+
+    /// Frees the number of a process that has ended, if the group can still be reached then.
+    pub(crate) fn reap_if_group_stays_in_reach(&mut self) {
+        if matches!(self.watch, Watch::Pidfd(_)) && pidfd_reaches_groups() {
+            self.reap();
+        }
+    }
+
+    /// Frees the number of a process that has ended. Without effect on one that lives.
+    pub(crate) fn reap(&mut self) {
+        if !self.reaped && matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
+            self.reaped = true;
+        }
+    }
+
+    /// Signals every member of the group. A group without members is no error.
+    pub(crate) fn signal_group(&self, signal: i32) -> io::Result<()> {
+        match self.send_to_group(signal) {
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn send_to_group(&self, signal: i32) -> io::Result<()> {
+        if let Watch::Pidfd(pidfd) = &self.watch
+            && pidfd_reaches_groups()
+        {
+            return sys::pidfd_send_signal(pidfd.get_ref().as_fd(), signal, sys::TO_GROUP);
+        }
+        if self.reaped {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        sys::kill_group(self.identity.pid, signal)
+    }
+
+    /// Who of the group lives. Zombies, the leader's own included, do not.
+    pub(crate) fn group(&self) -> Group {
+        if self.group_is_empty() {
+            return Group::Gone;
+        }
+        let members = Processes::read(Instant::now()).members(self.identity.pid);
+        if members.is_empty() {
+            Group::Gone
+        } else {
+            Group::Members(members)
+        }
+    }
+
+    /// Whether the system knows no member at all, not even a zombie: the cheap half of the answer.
+    pub(crate) fn group_is_empty(&self) -> bool {
+        matches!(self.send_to_group(0), Err(error) if error.raw_os_error() == Some(libc::ESRCH))
+    }
+}
+
+impl Drop for Leader {
+    /// Leaves no orphan: a group that was not seen gone is killed.
+    fn drop(&mut self) {
+        if self.cause.is_some() && self.reaped {
+            return;
+        }
+        if self.cause.is_none() {
+            let _ = self.signal_group(libc::SIGKILL);
+        }
+        self.reap();
+        if !self.reaped {
+            // It dies in a moment; whoever spawns next reaps it.
+            if let Some(pid) = rustix::process::Pid::from_raw(self.identity.pid.cast_signed()) {
+                abandoned().push(pid);
+            }
+        }
+    }
+}
+
+/// Children whose supervisor was dropped before they were gone.
+fn abandoned() -> std::sync::MutexGuard<'static, Vec<rustix::process::Pid>> {
+    static ABANDONED: Mutex<Vec<rustix::process::Pid>> = Mutex::new(Vec::new());
+    ABANDONED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn reap_abandoned() {
+    use rustix::process::{WaitOptions, waitpid};
+    abandoned().retain(|pid| matches!(waitpid(Some(*pid), WaitOptions::NOHANG), Ok(None)));
+}
+
+#[cfg(target_os = "linux")]
+fn pidfd(child: &Child) -> io::Result<OwnedFd> {
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+    // The child is not reaped, so that its number is its own.
+    Ok(pidfd_open(Pid::from_child(child), PidfdFlags::empty())?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn pidfd(_: &Child) -> io::Result<OwnedFd> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Whether this kernel signals a whole group through a pidfd (Linux 6.9).
+fn pidfd_reaches_groups() -> bool {
+    static REACHES: OnceLock<bool> = OnceLock::new();
+    *REACHES.get_or_init(probe_group_signals)
+}
+
+#[cfg(target_os = "linux")]
+fn probe_group_signals() -> bool {
+    use rustix::process::{PidfdFlags, getpid, pidfd_open};
+    let Ok(own) = pidfd_open(getpid(), PidfdFlags::empty()) else {
+        return false;
+    };
+    // Signal 0 sends nothing. A kernel that does not know the flag says EINVAL; one that does
+    // answers for our group, which may not exist under our number.
+    match sys::pidfd_send_signal(own.as_fd(), 0, sys::TO_GROUP) {
+        Ok(()) => true,
+        Err(error) => error.raw_os_error() == Some(libc::ESRCH),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn probe_group_signals() -> bool {
+    false
+}

@@ -1,0 +1,225 @@
+//! Starting a process: the program found first, the true cause where it fails.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use headcount_contract::{StartError, StartErrorKind};
+use tokio::net::unix::pipe;
+
+use super::Leader;
+
+/// What is to be started.
+#[derive(Debug)]
+pub(crate) struct SpawnPlan<'a> {
+    pub(crate) program: &'a Path,
+    /// How the program was called, for its own messages.
+    pub(crate) called: &'a OsStr,
+    pub(crate) args: &'a [String],
+    pub(crate) cwd: &'a Path,
+    pub(crate) env: &'a BTreeMap<OsString, OsString>,
+}
+
+/// What was started.
+#[derive(Debug)]
+pub(crate) struct Spawned {
+    pub(crate) leader: Leader,
+    pub(crate) stdout: Pipe,
+    pub(crate) stderr: Pipe,
+}
+
+/// The reading end of an output pipe. Holds no buffer.
+#[derive(Debug)]
+pub(crate) struct Pipe(pipe::Receiver);
+
+impl Pipe {
+    /// Completes when there is something to read, or the end.
+    pub(crate) async fn readable(&self) {
+        // An error of the wait shows at the reading.
+        let _ = self.0.readable().await;
+    }
+
+    /// Reads what there is, without waiting.
+    pub(crate) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(buffer)
+    }
+}
+
+/// Starts a process as the leader of its own group, with no input and its outputs piped.
+pub(crate) fn spawn(plan: &SpawnPlan<'_>) -> Result<Spawned, StartError> {
+    let mut command = Command::new(plan.program);
+    command
+        .arg0(plan.called)
+        .args(plan.args)
+        .current_dir(plan.cwd)
+        .env_clear()
+        .envs(plan.env)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    let mut child = command.spawn().map_err(|error| why_not(plan, error))?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    // From here on a failure drops the leader, which kills what was started.
+    let leader = Leader::new(child).map_err(|error| cannot_watch(plan, error))?;
+    let pipe = |end: Option<OwnedFd>| {
+        end.ok_or_else(|| io::ErrorKind::BrokenPipe.into())
+            .and_then(pipe::Receiver::from_owned_fd)
+            .map(Pipe)
+            .map_err(|error| cannot_watch(plan, error))
+    };
+    Ok(Spawned {
+        stdout: pipe(stdout.map(Into::into))?,
+        stderr: pipe(stderr.map(Into::into))?,
+        leader,
+    })
+}
+
+/// Finds the program: a path as it is, relative to `cwd`; a bare name in the host's own `PATH`.
+///
+/// # Errors
+///
+/// [`StartErrorKind::InvalidInput`] for a working directory that cannot be entered, which is looked
+/// at first because the system blames the program for it; then
+/// [`StartErrorKind::NotFound`] and [`StartErrorKind::NotExecutable`].
+pub(crate) fn find_program(command: &str, cwd: &Path) -> Result<PathBuf, StartError> {
+    check_directory(cwd)?;
+    if command.contains('/') {
+        let program = cwd.join(command);
+        return match executable(&program) {
+            Ok(()) => Ok(program),
+            Err(error) => Err(not_runnable(&program, &error)),
+        };
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut refused = None;
+    for directory in std::env::split_paths(&path) {
+        // An empty entry means the present directory, which is the host's and not the child's.
+        if directory.as_os_str().is_empty() {
+            continue;
+        }
+        let candidate = directory.join(command);
+        match executable(&candidate) {
+            Ok(()) => return Ok(std::path::absolute(&candidate).unwrap_or(candidate)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => refused = refused.or(Some((candidate, error))),
+        }
+    }
+    Err(match refused {
+        Some((candidate, error)) => not_runnable(&candidate, &error),
+        None => StartError::new(
+            StartErrorKind::NotFound,
+            "the program is in no directory of the host's PATH",
+        )
+        .with_context("program", command)
+        .with_context("PATH", path.display()),
+    })
+}
+
+fn check_directory(cwd: &Path) -> Result<(), StartError> {
+    let wrong = |message: &'static str| {
+        StartError::new(StartErrorKind::InvalidInput, message).with_context("cwd", cwd.display())
+    };
+    match std::fs::metadata(cwd) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(wrong("the working directory does not exist"))
+        }
+        Err(error) => Err(wrong("the working directory cannot be looked at").with_source(error)),
+        Ok(data) if !data.is_dir() => Err(wrong("the working directory is not a directory")),
+        Ok(_) => rustix::fs::access(cwd, rustix::fs::Access::EXEC_OK)
+            .map_err(|error| wrong("the working directory cannot be entered").with_source(error)),
+    }
+}
+
+fn executable(program: &Path) -> io::Result<()> {
+    let data = std::fs::metadata(program)?;
+    if !data.is_file() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    Ok(rustix::fs::access(program, rustix::fs::Access::EXEC_OK)?)
+}
+
+fn not_runnable(program: &Path, error: &io::Error) -> StartError {
+    let (kind, message) = match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            (StartErrorKind::NotFound, "the program does not exist")
+        }
+        io::ErrorKind::IsADirectory => (
+            StartErrorKind::NotExecutable,
+            "the program is not a regular file",
+        ),
+        io::ErrorKind::PermissionDenied => (
+            StartErrorKind::NotExecutable,
+            "the program may not be executed; its file needs the execute permission",
+        ),
+        _ => (
+            StartErrorKind::NotExecutable,
+            "the program cannot be looked at",
+        ),
+    };
+    StartError::new(kind, message)
+        .with_context("program", program.display())
+        .with_context("system", error)
+}
+
+/// What the system's error means, now that directory and program are known to be good.
+fn why_not(plan: &SpawnPlan<'_>, error: io::Error) -> StartError {
+    let (kind, message) = match error.raw_os_error() {
+        Some(libc::ENOENT) => (
+            StartErrorKind::NotExecutable,
+            "the program's interpreter does not exist; look at the first line of its file",
+        ),
+        Some(libc::EACCES | libc::EPERM) => (
+            StartErrorKind::NotExecutable,
+            "the program may not be executed",
+        ),
+        Some(libc::ENOEXEC) => (
+            StartErrorKind::NotExecutable,
+            "the program's file has no format that this system executes",
+        ),
+        Some(libc::ETXTBSY) => (
+            StartErrorKind::NotExecutable,
+            "the program's file is being written",
+        ),
+        Some(libc::E2BIG) => (
+            StartErrorKind::InvalidInput,
+            "the arguments and the environment are too long together",
+        ),
+        Some(libc::EMFILE | libc::ENFILE) => {
+            (StartErrorKind::Exhausted, "no more files can be opened")
+        }
+        Some(libc::EAGAIN | libc::ENOMEM) => (
+            StartErrorKind::Exhausted,
+            "no more processes can be started",
+        ),
+        _ => (
+            StartErrorKind::Other,
+            "the system did not start the program",
+        ),
+    };
+    let start_error = StartError::new(kind, message)
+        .with_context("program", plan.program.display())
+        .with_source(error);
+    if kind == StartErrorKind::Exhausted {
+        start_error.retryable()
+    } else {
+        start_error
+    }
+}
+
+fn cannot_watch(plan: &SpawnPlan<'_>, error: io::Error) -> StartError {
+    let kind = match error.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => StartErrorKind::Exhausted,
+        _ => StartErrorKind::Other,
+    };
+    StartError::new(
+        kind,
+        "the program was started, could not be watched, and was killed",
+    )
+    .with_context("program", plan.program.display())
+    .with_source(error)
+}

@@ -1,0 +1,240 @@
+//! The runtime: starts a command, hands out its run.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures_util::FutureExt;
+use headcount_contract::{
+    AdapterError, AdapterErrorKind, AgentRuntime, Details, RunEventStream, RunHandle, RunId,
+    RunStatus, RuntimeCapabilities, StartError, StartErrorKind, StartInput, async_trait,
+};
+use tokio::sync::watch;
+
+use crate::config::{ProcessOptions, is_variable_name};
+use crate::os::{SpawnPlan, find_program, spawn};
+use crate::source::{Hub, Progress, StopLevel, Supervisor, raise};
+
+/// Runs one command as a supervised subprocess.
+///
+/// # Behavior
+///
+/// - Each run leads its own process group; a stop reaches the whole group.
+/// - The child's environment is what the options and the input give, and nothing else.
+/// - Exactly one terminal event, after the exit and the end of both outputs; nothing after it.
+/// - Dropping the last handle of a run stops it; dropping the tokio runtime kills it.
+///
+/// ```
+/// use headcount_adapter_process::{ProcessOptions, ProcessRuntime};
+/// let runtime = ProcessRuntime::new(ProcessOptions::new("cargo"))?;
+/// # Ok::<(), headcount_contract::AdapterError>(())
+/// ```
+#[derive(Debug)]
+pub struct ProcessRuntime {
+    options: Arc<ProcessOptions>,
+    started: AtomicU64,
+}
+
+impl ProcessRuntime {
+    /// A runtime with these options.
+    ///
+    /// # Errors
+    ///
+    /// As [`ProcessOptions::check`].
+    pub fn new(options: ProcessOptions) -> Result<Self, AdapterError> {
+        options.check()?;
+        Ok(Self {
+            options: Arc::new(options),
+            started: AtomicU64::new(0),
+        })
+    }
+}
+
+#[async_trait]
+impl AgentRuntime for ProcessRuntime {
+    fn name(&self) -> &'static str {
+        "process"
+    }
+
+    fn capabilities(&self) -> RuntimeCapabilities {
+        RuntimeCapabilities::OBSERVABLE
+    }
+
+    async fn start(&self, mut input: StartInput) -> Result<Arc<dyn RunHandle>, StartError> {
+        if let Some(stop) = &mut input.stop
+            && stop.now_or_never().is_some()
+        {
+            return Err(StartError::new(
+                StartErrorKind::Aborted,
+                "it was asked to stop before it had started",
+            ));
+        }
+        let number = self.started.fetch_add(1, Ordering::Relaxed) + 1;
+        let run_id = match input.run_id.take() {
+            Some(run_id) => run_id,
+            None => own_run_id(&self.options, number)?,
+        };
+        let cwd = working_directory(&self.options, &input.project_root)?;
+        let program = find_program(&self.options.command, &cwd)?;
+        let env = environment(&self.options, &input.env)?;
+        let spawned = spawn(&SpawnPlan {
+            program: &program,
+            called: OsStr::new(&self.options.command),
+            args: &self.options.args,
+            cwd: &cwd,
+            env: &env,
+        })?;
+        let hub = Arc::new(Hub::default());
+        let request = watch::Sender::new(StopLevel::None);
+        let (tell_progress, progress) = watch::channel(Progress::default());
+        let stop = input.stop.take();
+        let mut supervisor = Supervisor::new(
+            spawned,
+            &self.options,
+            hub.clone(),
+            &request,
+            tell_progress,
+            stop,
+        );
+        let facts = supervisor.facts();
+        supervisor.announce();
+        tokio::spawn(supervisor.run());
+        Ok(Arc::new(ProcessRun {
+            run_id,
+            facts,
+            hub,
+            request,
+            progress,
+        }))
+    }
+}
+
+fn own_run_id(options: &ProcessOptions, number: u64) -> Result<RunId, StartError> {
+    RunId::new(format!("{}-{number}", options.child_name())).map_err(|error| {
+        StartError::new(
+            StartErrorKind::InvalidInput,
+            "the name is too long to be numbered",
+        )
+        .with_source(error)
+    })
+}
+
+fn working_directory(options: &ProcessOptions, root: &Path) -> Result<PathBuf, StartError> {
+    let cwd = match &options.cwd {
+        Some(cwd) => root.join(cwd),
+        None => root.to_owned(),
+    };
+    // An empty root is the host's own directory.
+    let cwd = if cwd.as_os_str().is_empty() {
+        PathBuf::from(".")
+    } else {
+        cwd
+    };
+    std::path::absolute(&cwd).map_err(|error| {
+        StartError::new(
+            StartErrorKind::InvalidInput,
+            "the working directory is unknown",
+        )
+        .with_context("cwd", cwd.display())
+        .with_source(error)
+    })
+}
+
+/// The child's whole environment: what was inherited by name, then the options', then the input's.
+fn environment(
+    options: &ProcessOptions,
+    input: &BTreeMap<String, String>,
+) -> Result<BTreeMap<OsString, OsString>, StartError> {
+    if let Some((name, _)) = input
+        .iter()
+        .find(|(name, value)| !is_variable_name(name) || value.contains('\0'))
+    {
+        return Err(StartError::new(
+            StartErrorKind::InvalidInput,
+            "a variable of the start input has a bad name or a NUL byte in its value",
+        )
+        .with_context("variable", name.escape_debug()));
+    }
+    let mut env = BTreeMap::new();
+    if options.inherit_all {
+        env.extend(std::env::vars_os());
+    }
+    for name in &options.inherit {
+        env.extend(std::env::var_os(name).map(|value| (name.into(), value)));
+    }
+    let given = options.env.iter().chain(input);
+    env.extend(given.map(|(name, value)| (name.into(), value.into())));
+    Ok(env)
+}
+
+/// One run. Dropping the last handle of it stops it.
+#[derive(Debug)]
+struct ProcessRun {
+    run_id: RunId,
+    facts: Details,
+    hub: Arc<Hub>,
+    request: watch::Sender<StopLevel>,
+    progress: watch::Receiver<Progress>,
+}
+
+impl ProcessRun {
+    async fn stop_with(&self, level: StopLevel) -> Result<(), AdapterError> {
+        let mut progress = self.progress.clone();
+        let failed_before = progress.borrow().failed_stops;
+        self.request
+            .send_if_modified(|present| raise(present, level));
+        let over = progress
+            .wait_for(|now| now.ended || now.failed_stops > failed_before)
+            .await
+            .map(|now| now.ended);
+        match over {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(AdapterError::new(
+                AdapterErrorKind::TimedOut,
+                "the run could not be stopped and still lives",
+            )
+            .with_context("run", &self.run_id)),
+            Err(_) => Err(AdapterError::new(
+                AdapterErrorKind::Closed,
+                "the tokio runtime that supervised the run is gone; its group was killed",
+            )
+            .with_context("run", &self.run_id)),
+        }
+    }
+}
+
+#[async_trait]
+impl RunHandle for ProcessRun {
+    fn run_id(&self) -> &RunId {
+        &self.run_id
+    }
+
+    fn status(&self) -> RunStatus {
+        self.hub.status()
+    }
+
+    fn facts(&self) -> Details {
+        self.facts.clone()
+    }
+
+    fn subscribe(&self) -> RunEventStream {
+        self.hub.subscribe()
+    }
+
+    async fn stop(&self) -> Result<(), AdapterError> {
+        self.stop_with(StopLevel::Graceful).await
+    }
+
+    async fn kill(&self) -> Result<(), AdapterError> {
+        self.stop_with(StopLevel::Now).await
+    }
+}
+
+impl Drop for ProcessRun {
+    fn drop(&mut self) {
+        self.request
+            .send_if_modified(|level| raise(level, StopLevel::Graceful));
+    }
+}

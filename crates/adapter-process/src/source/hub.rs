@@ -1,0 +1,247 @@
+//! What one run tells, to all who subscribed: nothing lost in silence, bounded memory.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use futures_core::Stream;
+use headcount_contract::{LogBatch, RunEvent, RunEventStream, RunStatus, StatusChange};
+use tokio::sync::Notify;
+
+/// How much output is kept for a subscriber that is behind.
+const QUEUE_BYTES: usize = 1 << 20;
+/// From here on the reader waits for a subscriber, for as long as its patience lasts.
+const HIGH_WATER: usize = QUEUE_BYTES / 2;
+/// How many events other than output and status are kept.
+const QUEUE_EVENTS: usize = 1024;
+
+/// Hands the events of one run to its subscribers.
+///
+/// The first subscriber gets everything since the start; a later one the present status first.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    state: Mutex<State>,
+    /// Told whenever a subscriber has taken what it had, or is gone.
+    room: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    status: Option<StatusChange>,
+    /// The queue that the first subscriber takes over.
+    waiting: Option<Queue>,
+    subscribers: Vec<(u64, Queue)>,
+    next_id: u64,
+    closed: bool,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    events: VecDeque<RunEvent>,
+    log_bytes: usize,
+    /// It was waited for in vain: output is counted, not kept, until it has caught up.
+    lagging: bool,
+    waker: Option<Waker>,
+}
+
+impl Default for Hub {
+    fn default() -> Self {
+        let state = State {
+            status: None,
+            waiting: Some(Queue::default()),
+            subscribers: Vec::new(),
+            next_id: 0,
+            closed: false,
+        };
+        Self {
+            state: Mutex::new(state),
+            room: Notify::new(),
+        }
+    }
+}
+
+impl Hub {
+    /// No code of others runs under the lock, so a poisoned one is still whole.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the last status event said.
+    pub(crate) fn status(&self) -> RunStatus {
+        let state = self.lock();
+        state
+            .status
+            .as_ref()
+            .map_or(RunStatus::Starting, |change| change.status)
+    }
+
+    pub(crate) fn subscribe(self: &Arc<Self>) -> RunEventStream {
+        let mut state = self.lock();
+        let id = state.next_id;
+        state.next_id += 1;
+        let queue = state.waiting.take().unwrap_or_else(|| {
+            let mut queue = Queue::default();
+            queue
+                .events
+                .extend(state.status.clone().map(RunEvent::Status));
+            queue
+        });
+        state.subscribers.push((id, queue));
+        drop(state);
+        Box::pin(Subscription {
+            hub: self.clone(),
+            id,
+            taken: VecDeque::new(),
+        })
+    }
+
+    /// Hands on an event; a status becomes the present one.
+    pub(crate) fn push(&self, event: &RunEvent) {
+        let mut state = self.lock();
+        if let RunEvent::Status(change) = event {
+            state.status = Some(change.clone());
+        }
+        let wakers = state.each(|queue| queue.push(event));
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Hands on output. Returns whether a subscriber that is not given up has fallen behind.
+    #[must_use]
+    pub(crate) fn push_log(&self, batch: LogBatch) -> bool {
+        let batch = Arc::new(batch);
+        let mut behind = false;
+        let mut state = self.lock();
+        let wakers = state.each(|queue| {
+            queue.push_log(&batch);
+            behind |= queue.is_behind();
+        });
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+        behind
+    }
+
+    /// Completes when no subscriber that is not given up is behind.
+    pub(crate) async fn room(&self) {
+        loop {
+            let room = self.room.notified();
+            if !self.lock().queues().any(|queue| queue.is_behind()) {
+                return;
+            }
+            room.await;
+        }
+    }
+
+    /// Gives up waiting for those who are behind.
+    pub(crate) fn give_up_laggards(&self) {
+        for queue in self.lock().queues() {
+            queue.lagging |= queue.is_behind();
+        }
+    }
+
+    /// Ends all streams after what they still hold.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        let wakers = state.each(|_| {});
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl State {
+    fn queues(&mut self) -> impl Iterator<Item = &mut Queue> {
+        self.subscribers
+            .iter_mut()
+            .map(|(_, queue)| queue)
+            .chain(&mut self.waiting)
+    }
+
+    fn each(&mut self, mut apply: impl FnMut(&mut Queue)) -> Vec<Waker> {
+        let queues = self.queues();
+        queues
+            .filter_map(|queue| {
+                apply(queue);
+                queue.waker.take()
+            })
+            .collect()
+    }
+}
+
+impl Queue {
+    fn push(&mut self, event: &RunEvent) {
+        // The next heartbeat or sample says more than one that nobody takes.
+        if !matches!(event, RunEvent::Status(_)) && self.events.len() >= QUEUE_EVENTS {
+            return;
+        }
+        self.events.push_back(event.clone());
+    }
+
+    fn push_log(&mut self, batch: &Arc<LogBatch>) {
+        let bytes = cost(batch);
+        if self.lagging || self.log_bytes + bytes > QUEUE_BYTES.max(bytes) {
+            let lines = batch.len() as u64;
+            match self.events.back_mut() {
+                Some(RunEvent::LogMissed(missed)) => *missed += lines,
+                _ => self.events.push_back(RunEvent::LogMissed(lines)),
+            }
+            return;
+        }
+        self.log_bytes += bytes;
+        self.events.push_back(RunEvent::Log(batch.clone()));
+    }
+
+    fn is_behind(&self) -> bool {
+        !self.lagging && self.log_bytes > HIGH_WATER
+    }
+}
+
+/// The memory of a batch.
+fn cost(batch: &LogBatch) -> usize {
+    128 + batch.text_bytes() + 4 * batch.len()
+}
+
+/// A subscriber's end. Takes the whole queue at once, so that a busy run locks once a batch.
+#[derive(Debug)]
+struct Subscription {
+    hub: Arc<Hub>,
+    id: u64,
+    taken: VecDeque<RunEvent>,
+}
+
+impl Stream for Subscription {
+    type Item = RunEvent;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<RunEvent>> {
+        if let Some(event) = self.taken.pop_front() {
+            return Poll::Ready(Some(event));
+        }
+        let this = &mut *self;
+        let mut state = this.hub.lock();
+        let closed = state.closed;
+        let Some((_, queue)) = state.subscribers.iter_mut().find(|(id, _)| *id == this.id) else {
+            return Poll::Ready(None);
+        };
+        std::mem::swap(&mut queue.events, &mut this.taken);
+        queue.log_bytes = 0;
+        queue.lagging = false;
+        if let Some(event) = this.taken.pop_front() {
+            drop(state);
+            this.hub.room.notify_waiters();
+            return Poll::Ready(Some(event));
+        }
+        if closed {
+            return Poll::Ready(None);
+        }
+        queue.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.hub.lock().subscribers.retain(|(id, _)| *id != self.id);
+        self.hub.room.notify_waiters();
+    }
+}

@@ -1,0 +1,156 @@
+//! How the end of a process becomes the end of a run. Pure.
+
+use headcount_contract::{Details, Outcome, RunEvent, RunStatus, StatusChange, Timestamp};
+use serde_json::{Map, Value, json};
+
+use crate::config::signal_name;
+use crate::os::{Cause, ProcessIdentity};
+
+/// The end of a run, with everything that is known of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) cause: Cause,
+    /// A stop had been asked for before the process ended.
+    pub(crate) stop_requested: bool,
+    /// It was killed after its grace time.
+    pub(crate) escalated: bool,
+    /// Somebody else still holds its output open.
+    pub(crate) output_open: bool,
+    /// Live members of its group.
+    pub(crate) leftovers: Vec<u32>,
+}
+
+/// What tells the process from every other one.
+pub(crate) fn identity_details(identity: &ProcessIdentity) -> Details {
+    identity_map(identity).into()
+}
+
+fn identity_map(identity: &ProcessIdentity) -> Map<String, Value> {
+    let mut map = Map::new();
+    map.insert("pid".into(), json!(identity.pid));
+    if let Some(ticks) = identity.start_ticks {
+        map.insert("startTicks".into(), json!(ticks));
+    }
+    if let Some(boot_id) = &identity.boot_id {
+        map.insert("bootId".into(), json!(&**boot_id));
+    }
+    map
+}
+
+/// The terminal event: exit code 0 is completed, a stop that was asked for is cancelled, anything
+/// else failed. An exit code is a fact about a process, not about its task (rule C2).
+pub(crate) fn ended(identity: &ProcessIdentity, end: &End, at: Timestamp) -> StatusChange {
+    let (status, outcome) = match end.cause {
+        _ if end.stop_requested => (RunStatus::Stopped, Outcome::Cancelled),
+        Cause::Code(0) => (RunStatus::Stopped, Outcome::Completed),
+        Cause::Code(_) | Cause::Signal { .. } => (RunStatus::Crashed, Outcome::Failed),
+        // Gone, and nobody can say how.
+        Cause::Unknown => (RunStatus::Crashed, Outcome::Lost),
+    };
+    StatusChange::new(status, at)
+        .with_outcome(outcome)
+        .with_details(end_details(identity, end))
+}
+
+fn end_details(identity: &ProcessIdentity, end: &End) -> Details {
+    let mut map = identity_map(identity);
+    let mut add = |key: &str, value: Value| map.insert(key.to_owned(), value);
+    match end.cause {
+        Cause::Code(code) => {
+            add("exitCode", json!(code));
+        }
+        Cause::Signal {
+            number,
+            core_dumped,
+        } => {
+            add("signal", json!(number));
+            if let Some(name) = signal_name(number) {
+                add("signalName", json!(name));
+            }
+            add("coreDumped", json!(core_dumped));
+        }
+        Cause::Unknown => {}
+    }
+    add("stopRequested", json!(end.stop_requested));
+    add("escalated", json!(end.escalated));
+    add("outputOpen", json!(end.output_open));
+    if !end.leftovers.is_empty() {
+        add("leftovers", json!(end.leftovers));
+    }
+    let basis = match end.cause {
+        Cause::Unknown => "exit_status_unavailable",
+        _ => "process_exit",
+    };
+    add("basis", json!(basis));
+    map.into()
+}
+
+impl End {
+    /// What a person should know besides: who is left.
+    pub(crate) fn diagnostic(&self, at: Timestamp) -> Option<RunEvent> {
+        let message = match (self.output_open, self.leftovers.is_empty()) {
+            (false, true) => return None,
+            (true, true) => "the process ended, but its output is held open by another one",
+            (false, false) => "the process ended, but members of its group live on",
+            (true, false) => {
+                "the process ended, but members of its group live on and its output is held open"
+            }
+        };
+        let details = Details::from_iter([
+            ("outputOpen", json!(self.output_open)),
+            ("leftovers", json!(self.leftovers)),
+        ]);
+        Some(RunEvent::Error {
+            message: message.to_owned(),
+            timestamp: at,
+            details,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wire(cause: Cause, change: impl FnOnce(&mut End)) -> String {
+        let identity = ProcessIdentity {
+            pid: 42,
+            start_ticks: Some(1234),
+            boot_id: Some("b".into()),
+        };
+        let mut end = End {
+            cause,
+            stop_requested: false,
+            escalated: false,
+            output_open: false,
+            leftovers: Vec::new(),
+        };
+        change(&mut end);
+        let change = ended(&identity, &end, Timestamp::UNIX_EPOCH);
+        RunEvent::Status(change).to_json_lines().join("\n")
+    }
+
+    #[test]
+    fn an_end_says_everything_that_is_known() {
+        let segv = Cause::Signal {
+            number: libc::SIGSEGV,
+            core_dumped: true,
+        };
+        let transcript = [
+            wire(Cause::Code(0), |_| ()),
+            wire(Cause::Code(3), |_| ()),
+            wire(segv, |_| ()),
+            wire(Cause::Code(3), |end| end.stop_requested = true),
+            wire(segv, |end| {
+                end.stop_requested = true;
+                end.escalated = true;
+            }),
+            wire(Cause::Code(0), |end| {
+                end.output_open = true;
+                end.leftovers = vec![43, 44];
+            }),
+            wire(Cause::Unknown, |_| ()),
+        ];
+        insta::assert_snapshot!(transcript.join("\n"));
+    }
+}

@@ -1,0 +1,7 @@
+//! The subprocess adapter against real processes.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests, outside of any test
+
+mod adapter;
+mod runtime;
+mod support;
