@@ -279,7 +279,7 @@ pub(crate) const RULES: &[(&str, &str, &str)] = &[
     ),
     (
         "runtime.late",
-        "A late subscriber first gets the present status; after the end, the last status and the end.",
+        "The first subscriber misses nothing since the start; a later one first gets the present status; one after the end the last status and the end.",
         RUNTIME,
     ),
     (
@@ -314,7 +314,7 @@ pub(crate) const RULES: &[(&str, &str, &str)] = &[
     ),
     (
         "runtime.ids",
-        "Runs have names of their own and do not affect each other.",
+        "Runs have names of their own, those that the host gives if it does, and do not affect each other.",
         RUNTIME,
     ),
     (

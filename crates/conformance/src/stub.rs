@@ -8,7 +8,7 @@ mod feed;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::SystemTime;
 
 use futures_util::future::{Either, select};
@@ -80,6 +80,7 @@ impl StubOptions {
 /// - A run starts in `starting` and becomes `ready` by itself, after `start` has returned, unless
 ///   it was told or stopped before; with [`StubOptions::manual_ready`] only when told.
 /// - Stopping a run makes it `stopped` at once; a stop signal that fires does the same.
+/// - A run bears the name that its input gives it, else `stub-run-1`, `stub-run-2`, …
 /// - Log lines beyond 4,096 that a subscriber has not taken are counted for it as
 ///   [`RunEvent::LogMissed`]; everything else is kept for it.
 /// - Two stubs share nothing.
@@ -134,9 +135,14 @@ impl AgentRuntime for StubRuntime {
             if let Some(error) = book.next_error.take() {
                 return Err(error);
             }
-            let id = RunId::new(format!("stub-run-{}", book.runs.len() + 1)).map_err(|error| {
-                StartError::new(StartErrorKind::Other, "no run id").with_source(error)
-            })?;
+            let id = match input.run_id.take() {
+                Some(id) => id,
+                None => {
+                    RunId::new(format!("stub-run-{}", book.runs.len() + 1)).map_err(|error| {
+                        StartError::new(StartErrorKind::Other, "no run id").with_source(error)
+                    })?
+                }
+            };
             let run = Arc::new(Run::new(id, self.options.clock));
             book.runs.push(run.clone());
             run
@@ -286,6 +292,7 @@ struct Input {
     entry: Option<String>,
     env: BTreeMap<String, String>,
     port_hint: Option<u16>,
+    run_id: Option<RunId>,
 }
 
 impl Input {
@@ -296,6 +303,7 @@ impl Input {
             entry: input.entry.clone(),
             env: input.env.clone(),
             port_hint: input.port_hint,
+            run_id: input.run_id.clone(),
         }
     }
 
@@ -305,6 +313,7 @@ impl Input {
         input.entry.clone_from(&self.entry);
         input.env = self.env.clone();
         input.port_hint = self.port_hint;
+        input.run_id.clone_from(&self.run_id);
         input
     }
 }
@@ -331,19 +340,24 @@ struct State {
     last: StatusChange,
     stdout_lines: u64,
     stderr_lines: u64,
-    feeds: Vec<std::sync::Weak<Feed>>,
+    feeds: Vec<Weak<Feed>>,
+    /// What the first subscriber will get: everything since the start.
+    first: Option<Arc<Feed>>,
 }
 
 impl Run {
     fn new(id: RunId, clock: fn() -> Timestamp) -> Self {
+        let last = StatusChange::new(RunStatus::Starting, clock());
+        let first = Arc::new(Feed::starting_with(RunEvent::Status(last.clone()), false));
         Self {
             id,
             clock,
             state: Mutex::new(State {
-                last: StatusChange::new(RunStatus::Starting, clock()),
+                last,
                 stdout_lines: 0,
                 stderr_lines: 0,
-                feeds: Vec::new(),
+                feeds: vec![Arc::downgrade(&first)],
+                first: Some(first),
             }),
             ended: Notify::new(),
         }
@@ -438,6 +452,9 @@ impl RunHandle for Run {
 
     fn subscribe(&self) -> RunEventStream {
         let mut state = lock(&self.state);
+        if let Some(first) = state.first.take() {
+            return Box::pin(feed::Subscription::new(first));
+        }
         let ended = state.last.status.is_terminal();
         let feed = Arc::new(Feed::starting_with(
             RunEvent::Status(state.last.clone()),

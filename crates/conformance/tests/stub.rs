@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use futures_util::StreamExt;
 use headcount_conformance::stub::{NotEmitted, StubController, StubOptions, StubRuntime};
 use headcount_contract::{
-    AgentRuntime, OutputStream, RunEvent, RunEventStream, RunHandle, RunStatus, StartError,
+    AgentRuntime, OutputStream, RunEvent, RunEventStream, RunHandle, RunId, RunStatus, StartError,
     StartErrorKind, StartInput, StatusChange, StopSignal, Timestamp,
 };
 
@@ -103,6 +103,32 @@ async fn status_events_after_subscribe_are_never_missed() {
     assert_eq!(rest(early).await, ["starting", "ready", "crashed"]);
     assert_eq!(rest(late).await, ["ready", "crashed"]);
     assert_eq!(rest(after).await, ["crashed"]);
+}
+
+#[tokio::test]
+async fn the_first_subscriber_misses_nothing_since_the_start() {
+    let (runtime, controller) = manual();
+    let run = start(&runtime).await;
+    controller.emit_log(OutputStream::Stdout, "early").unwrap();
+    controller.emit_status(RunStatus::Crashed).unwrap();
+    assert_eq!(
+        rest(run.subscribe()).await,
+        ["starting", "stdout#1:early", "crashed"]
+    );
+    assert_eq!(rest(run.subscribe()).await, ["crashed"]);
+}
+
+#[tokio::test]
+async fn a_run_bears_the_name_that_the_host_gives() {
+    let (runtime, controller) = manual();
+    let mut input = StartInput::new("/srv/agent");
+    input.run_id = Some(RunId::new("build-7").unwrap());
+    let run = runtime.start(input).await.unwrap();
+    assert_eq!(run.run_id().as_str(), "build-7");
+    assert_eq!(
+        controller.last_input().unwrap().run_id.as_ref(),
+        Some(run.run_id())
+    );
 }
 
 #[tokio::test]

@@ -190,7 +190,9 @@ impl RuntimeAdapter {
                 cancel: Known,
                 terminal_cause: Known,
             },
-            health: Health::default(),
+            health: Health::default().with_limitation(
+                "runs send no heartbeats: that one lives shows only in what else it tells",
+            ),
             capacity: 1024,
             plan: None,
             announce: Announce::default(),

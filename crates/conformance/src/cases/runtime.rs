@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use headcount_contract::{
-    AgentRuntime, OutputStream, RunEvent, RunEventStream, RunHandle, RunStatus, StopSignal,
+    AgentRuntime, OutputStream, RunEvent, RunEventStream, RunHandle, RunId, RunStatus, StopSignal,
 };
 
 use crate::RunAction::{Crash, FailStart, Finish, Leftovers, Log};
@@ -38,6 +38,18 @@ pub(super) const CASES: &[Case] = &[
         "runtime.logs",
         [RunCan(Log)],
         lines_arrive_whole_and_in_order
+    ),
+    case!(
+        "runtime::the_first_subscriber_misses_nothing",
+        "runtime.late",
+        [RunCan(Log)],
+        the_first_subscriber_misses_nothing
+    ),
+    case!(
+        "runtime::a_run_bears_the_name_that_the_host_gives",
+        "runtime.ids",
+        [Runtime],
+        a_run_bears_the_name_that_the_host_gives
     ),
     case!(
         "runtime::stop_ends_it_as_stopped",
@@ -289,6 +301,46 @@ async fn lines_arrive_whole_and_in_order(bench: &mut Bench) -> Result<(), Failur
             of(&seen)
         );
     }
+    Ok(())
+}
+
+async fn the_first_subscriber_misses_nothing(bench: &mut Bench) -> Result<(), Failure> {
+    let runtime = runtime(bench).await?;
+    let run = start(bench, &runtime).await?;
+    bench.waiting_for("the rig to have the run write a line before anybody subscribes");
+    rig(bench)?
+        .log(run.as_ref(), OutputStream::Stdout, "an early line")
+        .await?;
+    let mut events = run.subscribe();
+    bench.waiting_for("the line that was written before the first subscriber came");
+    loop {
+        match events.next().await {
+            Some(RunEvent::Log(batch))
+                if batch.lines().any(|line| line.text == "an early line") =>
+            {
+                return Ok(());
+            }
+            Some(_) => {}
+            None => return Err(Failure::new("the stream ended while the run is up")),
+        }
+    }
+}
+
+async fn a_run_bears_the_name_that_the_host_gives(bench: &mut Bench) -> Result<(), Failure> {
+    let runtime = runtime(bench).await?;
+    let name = RunId::new("the-hosts-own-name").map_err(|e| Failure::new(e.to_string()))?;
+    let mut input = rig(bench)?.input();
+    input.run_id = Some(name.clone());
+    bench.waiting_for("start() to return");
+    let run = runtime
+        .start(input)
+        .await
+        .map_err(|error| Failure::new(format!("start() failed: {error:?}")))?;
+    ensure!(
+        *run.run_id() == name,
+        "the host named the run {name}, its handle says {}",
+        run.run_id()
+    );
     Ok(())
 }
 

@@ -1,0 +1,3 @@
+//! Rigs of the conformance kit, one for each adapter.
+
+pub mod stub;
