@@ -33,6 +33,8 @@ pub struct EventMint {
     capabilities: Capabilities,
     scope: SequenceScope,
     prefix: String,
+    /// Where each counter begins.
+    first: Sequence,
     /// The next sequence of each child, for the scope of a child.
     next: HashMap<ChildId, Sequence>,
     /// How many events were made; the next sequence for the scope of an epoch.
@@ -48,9 +50,31 @@ impl EventMint {
             capabilities,
             scope,
             prefix,
+            first: Sequence::ZERO,
             next: HashMap::new(),
             made: 0,
         }
+    }
+
+    /// The same with counters that begin at `first`: for a source whose life outlasts the adapter's,
+    /// so that an adapter that comes back to it never uses a position twice. The milliseconds since
+    /// 1970 serve well.
+    ///
+    /// ```
+    /// use headcount_adapter_kit::EventMint;
+    /// use headcount_contract::*;
+    ///
+    /// let source = SourceIdentity::new(SourceId::new("gateway")?, SourceEpoch::new("1")?);
+    /// let mut mint = EventMint::new(source, Capabilities::UNKNOWN, SequenceScope::Child)
+    ///     .beginning_at(Sequence::new(1_796_000_000_000).ok_or("too large")?);
+    /// let child = ChildIdentity::root(ChildId::new("a")?);
+    /// let event = mint.event(&child, EventKind::Created, Timestamp::UNIX_EPOCH);
+    /// assert_eq!(event.sequence().map(Sequence::get), Some(1_796_000_000_000));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn beginning_at(mut self, first: Sequence) -> Self {
+        self.first = first;
+        self
     }
 
     /// Whose events these are.
@@ -66,15 +90,21 @@ impl EventMint {
         observed_at: Timestamp,
     ) -> LifecycleEvent {
         let sequence = match self.scope {
-            SequenceScope::Epoch => Sequence::new(self.made).unwrap_or_default(),
+            SequenceScope::Epoch => {
+                Sequence::new(self.first.get().saturating_add(self.made)).unwrap_or_default()
+            }
             SequenceScope::Child => {
-                let next = self.next.entry(child.id().clone()).or_default();
+                let next = self.next.entry(child.id().clone()).or_insert(self.first);
                 let sequence = *next;
                 *next = sequence.next();
                 sequence
             }
         };
-        let id = format!("{}-{}", self.prefix, self.made);
+        let id = format!(
+            "{}-{}",
+            self.prefix,
+            self.first.get().saturating_add(self.made)
+        );
         self.made += 1;
         LifecycleEvent::new(
             event_id(id),

@@ -232,6 +232,12 @@ impl LifecycleEvent {
         self
     }
 
+    /// The same with what the source has verified for this child by now.
+    pub fn with_capabilities(mut self, capabilities: Capabilities) -> Self {
+        self.capabilities = capabilities;
+        self
+    }
+
     /// Its name.
     pub fn event_id(&self) -> &EventId {
         &self.event_id
