@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use directory::{Contents, Directory};
-pub(crate) use owner::Here;
-use owner::{Liveness, Token, judge, probe};
+use owner::{Here, Liveness, Token, judge};
+pub(crate) use owner::{Probe, probe};
 
 /// How long a lock is waited for, and when a dead owner's lock may be taken over.
 ///

@@ -3,7 +3,6 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::owner::Probe;
 use super::*;
 
 struct Place {
