@@ -36,8 +36,6 @@ pub enum Cause {
     Event(EventId),
     /// A snapshot.
     Snapshot(SnapshotId),
-    /// Neither is on record.
-    Unknown,
 }
 
 impl fmt::Display for Cause {
@@ -45,7 +43,6 @@ impl fmt::Display for Cause {
         match self {
             Self::Event(id) => write!(f, "event {id}"),
             Self::Snapshot(id) => write!(f, "snapshot {id}"),
-            Self::Unknown => f.write_str("nothing on record"),
         }
     }
 }

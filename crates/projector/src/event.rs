@@ -108,14 +108,15 @@ impl Fold<'_> {
         if seen.epoch() != self.source.epoch {
             return self.event_of_the_past(slot, event, seen);
         }
+        let mut what = Changes::NONE;
         if child.epoch != self.source.epoch {
-            self.abandon_gap(Some(slot), event.source_epoch());
+            what |= self.begin_counter(slot);
         }
         let order = self.order(slot, event);
         if matches!(order.verdict, Verdict::Duplicate | Verdict::Conflict) {
             return order.verdict;
         }
-        let mut what = order.changes;
+        what |= order.changes;
         let mut verdict = order.verdict;
         let ended = self.child(slot).is_some_and(|child| !child.is_live());
         if ended {
@@ -187,10 +188,7 @@ impl Fold<'_> {
             return superseded;
         };
         let age = |epoch| self.source.age(epoch);
-        let told_in = child
-            .facts
-            .seen(Fact::State)
-            .map_or(0, |seen| age(seen.epoch()));
+        let told_in = age(child.facts.state().epoch());
         let counts_in = age(child.epoch);
         let older = age(seen.epoch());
         let overtaken = told_in < older
@@ -240,12 +238,12 @@ impl Fold<'_> {
             return Changes::NONE;
         }
         let from = child.state();
-        let told_in = child.facts.seen(Fact::State).map(Seen::epoch);
+        let told_in = child.facts.state().epoch();
         let assumed = child.has(Mark::StateAssumed);
         let unproven = child.generation != self.source.generation;
         let mut what = Changes::NONE;
         // The same state again keeps who first said so, except from an earlier life of the source.
-        if from != to || assumed || told_in != Some(self.source.epoch) {
+        if from != to || assumed || told_in != self.source.epoch {
             if from != to && !assumed && !is_usual(from, to) {
                 self.report
                     .audit_event(event, AuditKind::UnusualTransition { from, to });
@@ -362,11 +360,10 @@ fn is_news(child: &Child, event: &LifecycleEvent, seen: Seen, to: ChildState, la
         None => true,
         Some(place) => number > place || from_snapshot && to.is_terminal(),
     };
-    let corrected_since =
-        late && !to.is_terminal()
-            && child.facts.seen(Fact::State).is_some_and(|state| {
-                state.is_second_hand() && seen.observed_at() < state.known_at()
-            });
+    let corrected_since = late
+        && !to.is_terminal()
+        && child.facts.state().is_second_hand()
+        && seen.observed_at() < child.facts.state().known_at();
     in_order && !corrected_since
 }
 
@@ -377,8 +374,8 @@ fn note_work(child: &mut Child, event: &LifecycleEvent, seen: Seen, late: bool) 
         !late
             || child
                 .facts
-                .seen(fact)
-                .is_none_or(|last| last.observed_at() < seen.observed_at())
+                .observed_at(fact)
+                .is_none_or(|last| last < seen.observed_at())
     };
     let works = event.kind() == EventKind::Activity || event.activity().is_some();
     if works && newer(Fact::Activity, child) {

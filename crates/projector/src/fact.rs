@@ -18,8 +18,11 @@ pub(crate) enum Fact {
 /// Who set each of a child's facts.
 #[derive(Debug, Clone)]
 pub(crate) struct Facts {
-    // Two arrays, as one of pairs would be padded by 16 bytes a child.
-    names: [Option<EventId>; 4],
+    first: EventId,
+    state: EventId,
+    activity: Option<EventId>,
+    heartbeat: Option<EventId>,
+    // Apart from the names: as pairs, they would be padded by 16 bytes a child.
     seen: [Seen; 4],
 }
 
@@ -118,28 +121,63 @@ impl Seen {
 
 impl Facts {
     pub(crate) fn new(first: &Stamp) -> Self {
-        let mut facts = Self {
-            names: [const { None }; 4],
-            seen: [Seen::default(); 4],
-        };
-        facts.set(Fact::First, first.clone());
-        facts.set(Fact::State, first.clone());
-        facts
+        let mut seen = [Seen::default(); 4];
+        seen[Fact::First as usize] = first.seen;
+        seen[Fact::State as usize] = first.seen;
+        Self {
+            first: first.name.clone(),
+            state: first.name.clone(),
+            activity: None,
+            heartbeat: None,
+            seen,
+        }
     }
 
     pub(crate) fn set(&mut self, fact: Fact, stamp: Stamp) {
-        self.names[fact as usize] = Some(stamp.name);
         self.seen[fact as usize] = stamp.seen;
+        match fact {
+            Fact::First => self.first = stamp.name,
+            Fact::State => self.state = stamp.name,
+            Fact::Activity => self.activity = Some(stamp.name),
+            Fact::Heartbeat => self.heartbeat = Some(stamp.name),
+        }
     }
 
-    /// When and how the fact was set; for one that never was, the beginning of time.
-    pub(crate) fn seen(&self, fact: Fact) -> Option<&Seen> {
-        self.names[fact as usize].as_ref()?;
-        Some(&self.seen[fact as usize])
+    /// What set the fact; none if nothing has.
+    pub(crate) fn get(&self, fact: Fact) -> Option<Stamp> {
+        let name = match fact {
+            Fact::First => Some(&self.first),
+            Fact::State => Some(&self.state),
+            Fact::Activity => self.activity.as_ref(),
+            Fact::Heartbeat => self.heartbeat.as_ref(),
+        };
+        Some(Stamp {
+            name: name?.clone(),
+            seen: self.seen[fact as usize],
+        })
     }
 
-    pub(crate) fn name(&self, fact: Fact) -> Option<&EventId> {
-        self.names[fact as usize].as_ref()
+    /// Where and when the child was first observed.
+    pub(crate) fn first(&self) -> Stamp {
+        Stamp {
+            name: self.first.clone(),
+            seen: self.seen[Fact::First as usize],
+        }
+    }
+
+    /// Where and when its state was told.
+    pub(crate) fn state(&self) -> &Seen {
+        &self.seen[Fact::State as usize]
+    }
+
+    /// When the source observed the last activity or heartbeat.
+    pub(crate) fn observed_at(&self, fact: Fact) -> Option<Timestamp> {
+        let set = match fact {
+            Fact::First | Fact::State => true,
+            Fact::Activity => self.activity.is_some(),
+            Fact::Heartbeat => self.heartbeat.is_some(),
+        };
+        set.then(|| self.seen[fact as usize].observed_at())
     }
 }
 

@@ -52,7 +52,10 @@ impl Fold<'_> {
         if let Some(superseded) = self.source.current_epoch().cloned() {
             let kind = AuditKind::NewEpoch { superseded };
             self.report.audit(Some(epoch), None, Some(cause), kind);
-            self.abandon_gap(None, epoch);
+            if let Some(range) = self.source.counter.reset() {
+                self.report.audit(Some(epoch), None, None, abandoned(range));
+                self.report.source_changed(SourceChange::GapClosed);
+            }
             self.unproven();
         }
         self.source
@@ -65,24 +68,20 @@ impl Fold<'_> {
         self.report.source_changed(SourceChange::Unproven);
     }
 
-    /// Begins a counter anew: the child's or, without one, the source's.
-    pub(crate) fn abandon_gap(&mut self, slot: Option<u32>, epoch: &SourceEpoch) {
-        let (id, abandoned) = match slot.and_then(|slot| self.source.children.get_mut(slot)) {
-            Some(child) => {
-                child.epoch = self.source.epoch;
-                child.state_sequence = Place::NONE;
-                child.clear(Mark::PlaceFromSnapshot);
-                (Some(&child.id), child.counter.reset())
-            }
-            None => (None, self.source.counter.reset()),
+    /// Begins the child's counter anew, in the current epoch.
+    pub(crate) fn begin_counter(&mut self, slot: u32) -> Changes {
+        let Some(child) = self.source.children.get_mut(slot) else {
+            return Changes::NONE;
         };
-        if let Some((from, to)) = abandoned {
-            let (from, to) = (sequence(from), sequence(to));
-            self.report
-                .audit(Some(epoch), id, None, AuditKind::GapAbandoned { from, to });
-            if slot.is_none() {
-                self.report.source_changed(SourceChange::GapClosed);
+        child.epoch = self.source.epoch;
+        child.state_sequence = Place::NONE;
+        child.clear(Mark::PlaceFromSnapshot);
+        match child.counter.reset() {
+            Some(range) => {
+                self.audit_child(slot, None, abandoned(range));
+                Changes::GAP
             }
+            None => Changes::NONE,
         }
     }
 
@@ -249,6 +248,14 @@ impl<'a> Report<'a> {
             cause,
             kind,
         })));
+    }
+}
+
+/// That a counter no longer waits for what is missing.
+fn abandoned((from, to): (u64, u64)) -> AuditKind {
+    AuditKind::GapAbandoned {
+        from: sequence(from),
+        to: sequence(to),
     }
 }
 

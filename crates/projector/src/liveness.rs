@@ -241,20 +241,23 @@ impl Fold<'_> {
             return Changes::NONE;
         };
         let patience = child.patience(self.settings);
-        if child.proven.saturating_add(patience) > now {
+        let fresh = child.proven.saturating_add(patience) > now;
+        if fresh {
             child.clear(Mark::Stale);
-            child.extra_mut().reconcile = None;
-            return Changes::STALE;
         }
-        // It was shown, but as it was too long ago: it stays stale, and is looked for again once it
-        // has had as long as a fresh proof would give it.
-        child.extra_mut().reconcile = Some(Reconcile {
+        // Shown, but as it was too long ago, it stays stale, and is looked for again once it has had
+        // as long as a fresh proof would give it.
+        let due = now.saturating_add(patience.max(1));
+        child.extra_mut().reconcile = (!fresh).then_some(Reconcile {
             attempt: 0,
-            due: now.saturating_add(patience.max(1)),
+            due,
             under_way: false,
             ..search
         });
-        Changes::NONE
+        if let Some(due) = child.due(self.settings).filter(|due| *due < search.due) {
+            self.timer(slot, due);
+        }
+        if fresh { Changes::STALE } else { Changes::NONE }
     }
 }
 

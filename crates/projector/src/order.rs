@@ -96,10 +96,16 @@ impl Fold<'_> {
             self.report
                 .audit_event(event, AuditKind::GapAbandoned { from, to });
         }
+        let late = own_high.is_some_and(|high| number < high);
+        let rises = if late {
+            Changes::NONE
+        } else {
+            Changes::SEQUENCE
+        };
         Order {
             verdict,
-            late: own_high.is_some_and(|high| number < high),
-            changes: Changes::SEQUENCE | self.note_gap(slot, event, step, shared),
+            late,
+            changes: rises | self.note_gap(slot, event, step, shared),
         }
     }
 

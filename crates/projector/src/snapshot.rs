@@ -8,7 +8,7 @@ use crate::audit::{AuditKind, Cause};
 use crate::child::{Child, Mark};
 use crate::derived;
 use crate::effect::{Changes, Effect, Intent, SnapshotNeed, SourceChange};
-use crate::fact::{Fact, Seen, Stamp, nanos};
+use crate::fact::{Seen, Stamp, nanos};
 use crate::fold::Fold;
 use crate::sequence::Place;
 use crate::source::{Taken, hash_of};
@@ -252,20 +252,17 @@ impl Fold<'_> {
     /// Takes the place in the order up to which a complete snapshot tells of the child. Whether that
     /// closed its gap (rule O8).
     fn take_place(&mut self, slot: u32, told: &SnapshotChild) -> bool {
-        let epoch = self.source.epoch;
-        let scope = self.source.scope;
-        let Some(child) = self.source.children.get_mut(slot) else {
-            return false;
-        };
+        let (scope, epoch) = (self.source.scope, self.source.epoch);
         let Some(number) = told.sequence().map(headcount_contract::Sequence::get) else {
             return false;
         };
         let mut closed = false;
-        if child.epoch != epoch {
-            child.epoch = epoch;
-            child.state_sequence = Place::NONE;
-            closed = child.counter.reset().is_some();
+        if self.child(slot).is_some_and(|child| child.epoch != epoch) {
+            closed = !self.begin_counter(slot).is_empty();
         }
+        let Some(child) = self.child(slot) else {
+            return closed;
+        };
         if child
             .state_sequence
             .get()
@@ -291,7 +288,6 @@ impl Fold<'_> {
             .filter_map(SnapshotChild::sequence)
             .max();
         if let Some(number) = highest
-            && self.source.counter.has_gap()
             && self.source.counter.cover(number.get())
         {
             let (epoch, cause) = (&snapshot.source().epoch, snapshot.id().clone());
@@ -392,10 +388,7 @@ impl Fold<'_> {
 fn is_behind(child: &Child, told: &SnapshotChild, look: Seen) -> bool {
     match (told.sequence(), child.state_sequence.get()) {
         (Some(told), Some(known)) => told.get() < known,
-        _ => child
-            .facts
-            .seen(Fact::State)
-            .is_some_and(|state| look.observed_at() < state.known_at()),
+        _ => look.observed_at() < child.facts.state().known_at(),
     }
 }
 

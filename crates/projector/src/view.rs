@@ -1,18 +1,18 @@
 //! A record as it is shown, made from what is kept.
 
-use headcount_contract::{Capability, Lineage, SequenceScope, SnapshotId, SourceId, Timestamp};
+use headcount_contract::{Capability, Lineage, SequenceScope, SnapshotId, SourceId};
 
 use crate::audit::Cause;
 use crate::child::{Child, Mark};
-use crate::fact::{Fact, Origin, Seen, Stamp, moment};
+use crate::fact::{Fact, Origin, Stamp, moment};
 use crate::record::{Evidence, Provenance, Record, Terminal};
 use crate::source::Source;
 
 pub(crate) fn record(name: &SourceId, source: &Source, child: &Child) -> Record {
     let shared_gap = source.scope == SequenceScope::Epoch && source.counter.has_gap();
-    let observed = |fact| child.facts.seen(fact).map(Seen::observed_at);
-    let first = observed(Fact::First).unwrap_or(Timestamp::UNIX_EPOCH);
-    let since = observed(Fact::State).unwrap_or(first);
+    let observed = |fact| child.facts.observed_at(fact);
+    let first = child.facts.first().seen.observed_at();
+    let since = child.facts.state().observed_at();
     let details = child.extra();
     let times = [Fact::State, Fact::Activity, Fact::Heartbeat].map(observed);
     let last = times
@@ -57,28 +57,14 @@ pub(crate) fn record(name: &SourceId, source: &Source, child: &Child) -> Record 
                 .map(|extra| extra.terminal_details.clone())
                 .unwrap_or_default(),
         }),
-        provenance: provenance(source, child, first),
+        provenance: provenance(source, child),
     }
 }
 
-fn provenance(source: &Source, child: &Child, first: Timestamp) -> Provenance {
-    let fact = |fact| {
-        let stamp = Stamp {
-            name: child.facts.name(fact)?.clone(),
-            seen: *child.facts.seen(fact)?,
-        };
-        Some(evidence(source, &stamp))
-    };
+fn provenance(source: &Source, child: &Child) -> Provenance {
+    let fact = |fact| child.facts.get(fact).map(|stamp| evidence(source, &stamp));
     let apart = |stamp: Option<&Stamp>| stamp.map(|stamp| evidence(source, stamp));
-    // Both are set when a child is made; the stand-in is never seen.
-    let nothing = || Evidence {
-        cause: Cause::Unknown,
-        kind: "none",
-        epoch: None,
-        observed_at: first,
-        received_at: first,
-    };
-    let first = fact(Fact::First).unwrap_or_else(nothing);
+    let first = evidence(source, &child.facts.first());
     let extra = child.extra();
     let sighting = source
         .snapshots
@@ -86,7 +72,7 @@ fn provenance(source: &Source, child: &Child, first: Timestamp) -> Provenance {
         .rev()
         .find(|taken| crate::fact::nanos(taken.seen.known_at()) == child.proven);
     Provenance {
-        state: fact(Fact::State).unwrap_or_else(nothing),
+        state: fact(Fact::State).unwrap_or_else(|| first.clone()),
         lineage: (!child.has(Mark::LineageAssumed)).then(|| {
             apart(extra.and_then(|extra| extra.lineage_by.as_deref()))
                 .unwrap_or_else(|| first.clone())
@@ -107,8 +93,10 @@ fn evidence(source: &Source, stamp: &Stamp) -> Evidence {
     let (cause, kind) = match stamp.seen.origin() {
         Origin::Event(kind) => (Cause::Event(stamp.name.clone()), kind),
         Origin::Snapshot => (
-            // The name is a snapshot's id, which obeys the same rule.
-            SnapshotId::new(stamp.name.as_str()).map_or(Cause::Unknown, Cause::Snapshot),
+            SnapshotId::new(stamp.name.as_str()).map_or_else(
+                |error| unreachable!("it was a snapshot's id: {error}"),
+                Cause::Snapshot,
+            ),
             "snapshot",
         ),
     };

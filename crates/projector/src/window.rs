@@ -1,6 +1,6 @@
 //! What is remembered of recent events, to know them again: bounded, whatever is sent.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{Hash, Hasher};
 
 use headcount_contract::LifecycleEvent;
@@ -80,16 +80,17 @@ fn content_of(event: &LifecycleEvent) -> u64 {
     hasher.finish()
 }
 
-/// The names and contents of the last unsequenced events of a source (rule O2).
+/// The last unsequenced events of a source (rule O2).
 ///
 /// An event is known again by two 64-bit numbers instead of by its bytes, so that a window of events
 /// with large details stays small.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NameWindow {
-    // Keyed by a number that a hostile source can choose, so not by that number alone: the map's own
-    // hasher has a secret. Its order is never looked at.
-    contents: HashMap<u64, u64>,
-    order: VecDeque<u64>,
+    // Keyed by numbers that a hostile source can choose, so not by those alone: the maps' own hasher
+    // has a secret. Their order is never looked at.
+    events: HashSet<(u64, u64)>,
+    names: HashMap<u64, u32>,
+    order: VecDeque<(u64, u64)>,
 }
 
 impl NameWindow {
@@ -101,18 +102,36 @@ impl NameWindow {
         event.source_epoch().hash(&mut hasher);
         event.child().hash(&mut hasher);
         content_of(event).hash(&mut hasher);
-        let content = hasher.finish();
-        match self.contents.insert(name, content) {
-            Some(before) if before == content => Memory::Same,
-            Some(_) => Memory::Other,
-            None => {
-                self.order.push_back(name);
-                while self.order.len() > size {
-                    if let Some(oldest) = self.order.pop_front() {
-                        self.contents.remove(&oldest);
-                    }
-                }
-                Memory::None
+        let key = (name, hasher.finish());
+        if size == 0 {
+            return Memory::None;
+        }
+        if !self.events.insert(key) {
+            return Memory::Same;
+        }
+        let same_name = self.names.entry(name).or_default();
+        *same_name += 1;
+        let memory = if *same_name > 1 {
+            Memory::Other
+        } else {
+            Memory::None
+        };
+        self.order.push_back(key);
+        if self.order.len() > size {
+            self.forget_oldest();
+        }
+        memory
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some(oldest) = self.order.pop_front() else {
+            return;
+        };
+        self.events.remove(&oldest);
+        if let Some(same_name) = self.names.get_mut(&oldest.0) {
+            *same_name -= 1;
+            if *same_name == 0 {
+                self.names.remove(&oldest.0);
             }
         }
     }
