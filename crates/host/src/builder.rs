@@ -41,6 +41,8 @@ enum Wanted {
 /// Where a host keeps its events.
 #[derive(Debug)]
 pub(crate) enum Journal {
+    // Without the journal's feature it is refused, whatever it holds.
+    #[cfg_attr(not(feature = "jsonl"), allow(dead_code))]
     Path(PathBuf, JournalSettings),
     Store(Box<dyn JournalStore>),
 }

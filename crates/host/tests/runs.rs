@@ -1,4 +1,5 @@
 //! A host over the in-memory runtime: from the first event to the last view.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // clippy exempts tests, not the helpers of tests
 
 use std::sync::Arc;
 use std::time::Duration;
