@@ -89,6 +89,18 @@ impl EventMint {
         kind: EventKind,
         observed_at: Timestamp,
     ) -> LifecycleEvent {
+        self.event_as(child, kind, observed_at, self.capabilities)
+    }
+
+    /// The next event of a child of which the source has verified other capabilities than of all
+    /// its children.
+    pub fn event_as(
+        &mut self,
+        child: &ChildIdentity,
+        kind: EventKind,
+        observed_at: Timestamp,
+        capabilities: Capabilities,
+    ) -> LifecycleEvent {
         let sequence = match self.scope {
             SequenceScope::Epoch => {
                 Sequence::new(self.first.get().saturating_add(self.made)).unwrap_or_default()
@@ -112,7 +124,7 @@ impl EventMint {
             child.clone(),
             kind,
             observed_at,
-            self.capabilities,
+            capabilities,
         )
         .with_sequence(sequence)
     }

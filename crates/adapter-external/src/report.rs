@@ -1,0 +1,134 @@
+//! How the adapter itself is doing, in one sentence.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use headcount_adapter_kit::HealthCell;
+use headcount_contract::HealthStatus;
+
+use crate::process::{self, AdoptError};
+use crate::scan::{Found, FoundBy};
+
+/// Collects what went wrong and tells it as the adapter's health.
+#[derive(Debug)]
+pub(crate) struct Report {
+    health: Arc<HealthCell>,
+    scans: Scans,
+    adopted: bool,
+    /// The latest refusals; all are counted.
+    refused: VecDeque<String>,
+    refusals: u64,
+    /// What keeps PID files from being used now.
+    trouble: Vec<String>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Scans {
+    None,
+    FirstAwaited,
+    GoOn,
+    Failed,
+}
+
+/// How many refusals are told one by one.
+const TOLD: usize = 4;
+
+impl Report {
+    pub(crate) fn new(health: Arc<HealthCell>, will_scan: bool) -> Self {
+        for limitation in process::limitations() {
+            health.limit(&limitation);
+        }
+        let scans = if will_scan {
+            Scans::FirstAwaited
+        } else {
+            Scans::None
+        };
+        Self {
+            health,
+            scans,
+            adopted: false,
+            refused: VecDeque::new(),
+            refusals: 0,
+            trouble: Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_first_scan_awaited(&self) -> bool {
+        self.scans == Scans::FirstAwaited
+    }
+
+    pub(crate) fn count(&mut self, what: &str) {
+        self.adopted |= what == "adopted";
+        self.health.count(what, 1);
+    }
+
+    pub(crate) fn limit(&self, limitation: &str) {
+        self.health.limit(limitation);
+    }
+
+    /// A process that the host named was not adopted.
+    pub(crate) fn refused(&mut self, found: &Found, why: &AdoptError) {
+        self.refusals += 1;
+        self.health.count("refused", 1);
+        // One sentence for all that a matcher found too many.
+        let told = match &found.by {
+            FoundBy::Matcher(what) if matches!(why, AdoptError::TooMany(_)) => {
+                format!("match {what}: {why}")
+            }
+            FoundBy::Number => format!("pid {}: {why}", found.number),
+            by => format!("pid {} ({by}): {why}", found.number),
+        };
+        if self.refused.contains(&told) {
+            return;
+        }
+        if self.refused.len() == TOLD {
+            self.refused.pop_front();
+        }
+        self.refused.push_back(told);
+    }
+
+    pub(crate) fn scanned(&mut self, trouble: Vec<String>) {
+        self.scans = Scans::GoOn;
+        self.trouble = trouble;
+    }
+
+    pub(crate) fn scan_failed(&mut self) {
+        self.scans = Scans::Failed;
+    }
+
+    /// Says how things stand with this many processes alive.
+    pub(crate) fn publish(&mut self, living: usize) {
+        let mut sentences = Vec::new();
+        if self.scans == Scans::Failed {
+            sentences.push(
+                "looking for processes has failed and was given up; open the adapter again"
+                    .to_owned(),
+            );
+        }
+        if self.refusals > 0 {
+            let told: Vec<_> = self.refused.iter().map(String::as_str).collect();
+            sentences.push(format!(
+                "{} not adopted: {}",
+                self.refusals,
+                told.join("; ")
+            ));
+        }
+        sentences.extend(self.trouble.iter().take(TOLD).cloned());
+        let message = sentences.join("; ");
+        let more_to_come = self.scans == Scans::GoOn || self.scans == Scans::FirstAwaited;
+        if !message.is_empty() {
+            let blind = living == 0 && !self.adopted && !more_to_come;
+            let status = if blind {
+                HealthStatus::Down
+            } else {
+                HealthStatus::Degraded
+            };
+            self.health.set(status, message);
+        } else if living == 0 && self.adopted && !more_to_come {
+            self.health
+                .set(HealthStatus::Healthy, "every adopted process has ended");
+        } else {
+            self.health.healthy();
+        }
+    }
+}

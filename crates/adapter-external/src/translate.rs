@@ -1,0 +1,424 @@
+//! Pure: what was seen of a process in, lifecycle events and snapshots out.
+//!
+//! The rows of the contract's "External Adoption Limits" are held here: each piece of evidence
+//! says exactly what its row allows, and nothing more.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use headcount_adapter_kit::EventMint;
+use headcount_contract::{
+    AuthoritativeSnapshot, Capabilities, Capability, ChildId, ChildIdentity, ChildState, Coverage,
+    Details, EventKind, LifecycleEvent, Lineage, LiveState, Sequence, SequenceScope, SnapshotChild,
+    SnapshotId, SourceIdentity, Timestamp,
+};
+use serde_json::{Value, json};
+
+use crate::process::{ExitStatus, Finding, ProcessIdentity};
+
+/// A child within this adapter, cheaper than its id.
+pub(crate) type Key = u64;
+
+/// How many children that have ended are still answered for in snapshots.
+const ENDED_KEPT: usize = 4096;
+
+/// What is known of a process when it is adopted, beyond which one it is. For people only.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Facts {
+    pub(crate) name: Option<String>,
+    /// Without secrets.
+    pub(crate) command: Vec<String>,
+    pub(crate) user: Option<String>,
+    pub(crate) parent: Option<u32>,
+    pub(crate) children: Option<u32>,
+    pub(crate) started_at: Option<Timestamp>,
+    /// Its number in its own namespace.
+    pub(crate) container_pid: Option<u32>,
+    /// What led to it: a number, a file, a matcher.
+    pub(crate) found_by: String,
+}
+
+/// What was verified of one child, beyond that it can be seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Verified {
+    /// Its exit status will be told when it ends.
+    pub(crate) exit_status: bool,
+    /// Somebody with authority over it cancels it when asked.
+    pub(crate) cancel: bool,
+}
+
+impl Verified {
+    /// What may be claimed. History never: nobody saw what came before the adoption.
+    pub(crate) fn capabilities(self) -> Capabilities {
+        let known = |verified| {
+            if verified {
+                Capability::Known
+            } else {
+                Capability::Unknown
+            }
+        };
+        Capabilities {
+            history: Capability::Unknown,
+            heartbeat: Capability::Known,
+            snapshot: Capability::Known,
+            cancel: known(self.cancel),
+            terminal_cause: known(self.exit_status),
+        }
+    }
+}
+
+/// The children of one life of the source.
+#[derive(Debug)]
+pub(crate) struct Translator {
+    mint: EventMint,
+    children: BTreeMap<Key, Child>,
+    ids: HashMap<ChildId, Key>,
+    /// Those that have ended, oldest first.
+    ended: VecDeque<Key>,
+    next_key: Key,
+    snapshots: u64,
+}
+
+#[derive(Debug)]
+struct Child {
+    identity: ChildIdentity,
+    process: ProcessIdentity,
+    verified: Verified,
+    standing: Standing,
+    last: Option<Sequence>,
+}
+
+#[derive(Debug, Clone)]
+enum Standing {
+    Lives(LiveState),
+    /// It has ended, and what it came to is unknown: only the host can find it lost.
+    Vanished,
+    Ended(ChildState, Details),
+}
+
+impl Translator {
+    pub(crate) fn new(source: SourceIdentity) -> Self {
+        Self {
+            mint: EventMint::new(source, Capabilities::UNKNOWN, SequenceScope::Child),
+            children: BTreeMap::new(),
+            ids: HashMap::new(),
+            ended: VecDeque::new(),
+            next_key: 0,
+            snapshots: 0,
+        }
+    }
+
+    /// A process was found: it exists, and that is all.
+    pub(crate) fn adopted(
+        &mut self,
+        process: ProcessIdentity,
+        facts: &Facts,
+        verified: Verified,
+        at: Timestamp,
+    ) -> (Key, LifecycleEvent) {
+        let id = self.free_id(&process);
+        let lineage = Lineage::new(id.clone()).adopted(at);
+        let identity =
+            ChildIdentity::new(id.clone(), lineage).unwrap_or_else(|_| ChildIdentity::root(id));
+        let details = facts_of(
+            process
+                .to_details()
+                .chain(facts.to_details())
+                .chain([("basis", json!("presence"))]),
+        );
+        let key = self.insert(identity, process, verified, LiveState::Created);
+        (key, self.event(key, EventKind::Created, at, details))
+    }
+
+    /// A process of an earlier session was found again. Its lineage stays what it was, as it must
+    /// (rule I3); what can be seen of it is what can be seen of any adopted process.
+    pub(crate) fn readopted(
+        &mut self,
+        identity: ChildIdentity,
+        state: LiveState,
+        process: ProcessIdentity,
+        facts: Option<&Facts>,
+        verified: Verified,
+        at: Timestamp,
+    ) -> (Key, LifecycleEvent) {
+        let (observation, message) = match facts {
+            Some(_) => (
+                "readopted",
+                "the process of an earlier session still runs; its output and what it did meanwhile are unknown",
+            ),
+            None => (
+                "not_found_again",
+                "the process of an earlier session was not found again",
+            ),
+        };
+        let about = [
+            ("observation", json!(observation)),
+            ("message", json!(message)),
+            ("lookedAt", json!(at.to_string())),
+        ];
+        let facts = facts.into_iter().flat_map(Facts::to_details);
+        let details = facts_of(process.to_details().chain(facts).chain(about));
+        let key = self.insert(identity, process, verified, state);
+        (
+            key,
+            self.event(key, EventKind::Diagnostic(None), at, details),
+        )
+    }
+
+    /// The process was seen to live.
+    pub(crate) fn lives(&mut self, key: Key, at: Timestamp) -> Option<LifecycleEvent> {
+        let child = self.children.get(&key)?;
+        matches!(child.standing, Standing::Lives(_))
+            .then(|| self.event(key, EventKind::Heartbeat, at, Details::EMPTY))
+    }
+
+    /// The process has ended.
+    pub(crate) fn ended(
+        &mut self,
+        key: Key,
+        finding: Finding,
+        at: Timestamp,
+    ) -> Option<LifecycleEvent> {
+        let child = self.children.get_mut(&key)?;
+        let was_live = matches!(child.standing, Standing::Lives(_));
+        if matches!(child.standing, Standing::Ended(..)) {
+            return None;
+        }
+        let process = child.process.to_details();
+        let (kind, details) = match finding {
+            Finding::Exited { status, read_from } => {
+                let details = facts_of(process.chain(exit_facts(status, read_from)));
+                let outcome = status.outcome();
+                child.standing = Standing::Ended(ChildState::Terminal(outcome), details.clone());
+                (EventKind::Terminal(outcome), details)
+            }
+            // Said once, when it happened; that the status never came adds nothing.
+            _ if !was_live => return None,
+            Finding::Zombie => (
+                EventKind::Diagnostic(None),
+                gone(
+                    process,
+                    "zombie",
+                    "the process has ended; its parent has not collected it, and how it ended cannot be read before",
+                ),
+            ),
+            Finding::Gone => (
+                EventKind::Diagnostic(None),
+                gone(
+                    process,
+                    "vanished",
+                    "the process is gone, and how it ended cannot be known",
+                ),
+            ),
+        };
+        if !matches!(child.standing, Standing::Ended(..)) {
+            child.standing = Standing::Vanished;
+        }
+        let event = self.event(key, kind, at, details);
+        if was_live {
+            self.ended.push_back(key);
+            self.forget_oldest();
+        }
+        Some(event)
+    }
+
+    /// What can be said of all children that are answered for.
+    ///
+    /// Complete for those it covers. An ended one is listed with its outcome; one that vanished is
+    /// covered and not listed, which is an omission, so that the host's own rules find it lost.
+    pub(crate) fn snapshot(&mut self, at: Timestamp) -> AuthoritativeSnapshot {
+        let listed = self.children.values().filter_map(|child| {
+            let (state, details) = match &child.standing {
+                Standing::Lives(state) => (
+                    ChildState::Live(*state),
+                    facts_of([("basis", json!("presence"))]),
+                ),
+                Standing::Ended(state, details) => (*state, details.clone()),
+                Standing::Vanished => return None,
+            };
+            let mut listed =
+                SnapshotChild::with_identity(child.identity.clone(), state).with_details(details);
+            if let Some(sequence) = child.last {
+                listed = listed.with_sequence(sequence);
+            }
+            Some(listed)
+        });
+        let listed = listed.collect();
+        let covered = self
+            .children
+            .values()
+            .map(|child| child.identity.id().clone())
+            .collect();
+        let source = self.mint.source().clone();
+        let id = snapshot_id(&source, self.snapshots);
+        self.snapshots += 1;
+        #[allow(clippy::expect_used)] // ids are unique here, and the coverage is made of them
+        AuthoritativeSnapshot::new(source, id, at, Coverage::Children(covered), listed)
+            .expect("each child once, all covered")
+    }
+
+    pub(crate) fn id(&self, key: Key) -> Option<&ChildId> {
+        Some(self.children.get(&key)?.identity.id())
+    }
+
+    pub(crate) fn process(&self, key: Key) -> Option<&ProcessIdentity> {
+        Some(&self.children.get(&key)?.process)
+    }
+
+    fn insert(
+        &mut self,
+        identity: ChildIdentity,
+        process: ProcessIdentity,
+        verified: Verified,
+        state: LiveState,
+    ) -> Key {
+        let key = self.next_key;
+        self.next_key += 1;
+        self.ids.insert(identity.id().clone(), key);
+        let standing = Standing::Lives(state);
+        self.children.insert(
+            key,
+            Child {
+                identity,
+                process,
+                verified,
+                standing,
+                last: None,
+            },
+        );
+        key
+    }
+
+    fn event(
+        &mut self,
+        key: Key,
+        kind: EventKind,
+        at: Timestamp,
+        details: Details,
+    ) -> LifecycleEvent {
+        #[allow(clippy::expect_used)] // every caller has just looked it up or put it in
+        let child = self.children.get_mut(&key).expect("a child of ours");
+        let event = self
+            .mint
+            .event_as(&child.identity, kind, at, child.verified.capabilities())
+            .with_details(details);
+        child.last = event.sequence();
+        event
+    }
+
+    /// The id of a process that has none yet. A number that is given out again within one tick
+    /// would give the id of the one before.
+    fn free_id(&self, process: &ProcessIdentity) -> ChildId {
+        let id = child_id(process, None);
+        if !self.ids.contains_key(&id) {
+            return id;
+        }
+        let apart = process
+            .pidfd_inode
+            .map(|inode| child_id(process, Some(inode)))
+            .filter(|id| !self.ids.contains_key(id));
+        apart.unwrap_or_else(|| child_id(process, Some(self.next_key)))
+    }
+
+    fn forget_oldest(&mut self) {
+        while self.ended.len() > ENDED_KEPT {
+            let Some(child) = self
+                .ended
+                .pop_front()
+                .and_then(|key| self.children.remove(&key))
+            else {
+                continue;
+            };
+            self.ids.remove(child.identity.id());
+            self.mint.forget(child.identity.id());
+        }
+    }
+}
+
+/// `pid-<pid>-<start ticks>-<the boot's first eight digits>`: ticks count from the machine's start,
+/// so after a restart the same number can start at the same tick.
+fn child_id(process: &ProcessIdentity, apart: Option<u64>) -> ChildId {
+    use std::fmt::Write as _;
+    let mut text = format!("pid-{}", process.pid);
+    // Writing to a string cannot fail.
+    if let Some(ticks) = process.start_ticks {
+        let _ = write!(text, "-{ticks}");
+    }
+    if let Some(boot) = &process.boot_id {
+        let short: String = boot
+            .chars()
+            .filter(char::is_ascii_alphanumeric)
+            .take(8)
+            .collect();
+        let _ = write!(text, "-{short}");
+    }
+    if let Some(apart) = apart.or(process
+        .pidfd_inode
+        .filter(|_| process.start_ticks.is_none()))
+    {
+        let _ = write!(text, "-i{apart}");
+    }
+    #[allow(clippy::expect_used)] // letters, digits and dashes, well below the longest
+    ChildId::new(text).expect("a legal identifier")
+}
+
+fn snapshot_id(source: &SourceIdentity, number: u64) -> SnapshotId {
+    let long = format!("{}-snapshot-{number}", source.epoch);
+    let short = || SnapshotId::new(format!("snapshot-{number}"));
+    #[allow(clippy::expect_used)] // letters, digits and dashes
+    SnapshotId::new(long)
+        .or_else(|_| short())
+        .expect("a legal identifier")
+}
+
+fn facts_of(facts: impl IntoIterator<Item = (&'static str, Value)>) -> Details {
+    facts.into_iter().collect()
+}
+
+/// A fact about the process; what its task came to, nobody has said (rule C2).
+fn exit_facts(
+    status: ExitStatus,
+    read_from: &'static str,
+) -> impl Iterator<Item = (&'static str, Value)> {
+    let about = [
+        ("basis", json!("process_exit")),
+        ("readFrom", json!(read_from)),
+        ("taskSuccess", json!("unknown")),
+    ];
+    status.to_details().into_iter().chain(about)
+}
+
+fn gone(
+    process: impl Iterator<Item = (&'static str, Value)>,
+    observation: &str,
+    message: &str,
+) -> Details {
+    let about = [
+        ("observation", json!(observation)),
+        ("message", json!(message)),
+        ("basis", json!("process_gone")),
+        ("terminalCause", json!("unknown")),
+    ];
+    facts_of(process.chain(about))
+}
+
+impl Facts {
+    fn to_details(&self) -> impl Iterator<Item = (&'static str, Value)> + use<> {
+        let command = (!self.command.is_empty()).then(|| json!(self.command));
+        let known = [
+            ("name", self.name.as_deref().map(Value::from)),
+            ("command", command),
+            ("user", self.user.as_deref().map(Value::from)),
+            ("parentPid", self.parent.map(Value::from)),
+            ("children", self.children.map(Value::from)),
+            ("startedAt", self.started_at.map(|at| json!(at.to_string()))),
+            ("containerPid", self.container_pid.map(Value::from)),
+            ("foundBy", Some(json!(self.found_by))),
+        ];
+        known
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value?)))
+    }
+}
+
+#[cfg(test)]
+mod tests;
