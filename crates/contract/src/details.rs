@@ -102,7 +102,7 @@ pub fn is_secret_key(key: &str) -> bool {
         "credential",
         "privatekey",
     ];
-    // Every mark has an `e` or an `o`: most keys that are not secret are ruled out by length alone.
+    // The shortest mark has five letters: most keys are ruled out without folding them.
     if key.len() < 5 {
         return false;
     }

@@ -29,6 +29,8 @@ pub use clock::Clock;
 pub use error::{HostError, RequestError, ShutdownError};
 pub use explain::{Explanation, Fact, SetBy};
 pub use fleet::{Fleet, FleetAdapter, FleetError};
+#[cfg(feature = "jsonl")]
+pub use headcount_adapter_jsonl as jsonl;
 pub use headcount_contract as contract;
 pub use headcount_projector as projector;
 pub use headcount_registry::{Registry, RegistryError};

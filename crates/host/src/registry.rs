@@ -1,17 +1,18 @@
 //! The adapters of this program: those that cargo features select, and those that are linked.
 
+use headcount_contract::AdapterRegistration;
 use headcount_registry::{Registry, RegistryError};
 
-/// Each first-party kind, the cargo feature that brings it, and what to say when it is off.
-#[cfg_attr(
-    all(
-        feature = "process",
-        feature = "jsonl",
-        feature = "external",
-        feature = "hermes"
-    ),
-    allow(dead_code)
-)]
+/// The first-party adapters whose cargo feature is on. Named here, so that they are there however
+/// the program is linked.
+const FIRST_PARTY: &[&AdapterRegistration] = &[
+    #[cfg(feature = "process")]
+    &headcount_adapter_process::REGISTRATION,
+    #[cfg(feature = "jsonl")]
+    &headcount_adapter_jsonl::REGISTRATION,
+];
+
+/// What to say of a first-party kind whose cargo feature is off.
 const HINTS: [(&str, &str); 4] = [
     (
         "process",
@@ -42,11 +43,9 @@ const HINTS: [(&str, &str); 4] = [
 /// # Ok::<(), headcount::RegistryError>(())
 /// ```
 pub fn registry() -> Result<Registry, RegistryError> {
-    // Named here, so that they are there however the program is linked.
-    let registry = HINTS
-        .into_iter()
-        .fold(Registry::linked()?, |all, (kind, hint)| {
-            all.with_hint(kind, hint)
-        });
-    Ok(registry)
+    let hinted = |all: Registry, (kind, hint)| all.with_hint(kind, hint);
+    let linked = HINTS.into_iter().fold(Registry::linked()?, hinted);
+    FIRST_PARTY
+        .iter()
+        .try_fold(linked, |all, adapter| all.with(adapter))
 }

@@ -1,0 +1,117 @@
+//! `headcount run`: start one child, show it live, end with its exit code.
+
+use headcount::{Host, View};
+use headcount_contract::{AdapterSpec, ChildState, Outcome};
+use serde_json::{Map, Value, json};
+
+use crate::args::{Common, OnReadyTimeout, Restart, Run};
+use crate::commands::live::{self, Until};
+use crate::exit::{Exit, Failure};
+
+pub(super) fn run(common: &Common, run: &Run) -> Result<Exit, Failure> {
+    let config = Value::Object(config(run)?);
+    let builder = Host::builder().adapter("process", AdapterSpec::new(config));
+    let view = live::show(builder, common, Until::Idle)?;
+    Ok(last_attempt(&view).map_or(Exit::OURS, |child| of_record(&child)))
+}
+
+/// The options as the process adapter's configuration.
+fn config(run: &Run) -> Result<Map<String, Value>, Failure> {
+    let mut config = Map::new();
+    let mut set = |key: &str, value: Value| config.insert(key.to_owned(), value);
+    let Some((command, args)) = run.command.split_first() else {
+        return Err(Failure::usage("no program was given").help("headcount run -- CMD ARG…"));
+    };
+    set("command", json!(command));
+    set("args", json!(args));
+    if let Some(name) = &run.name {
+        set("name", json!(name));
+    }
+    let here = std::env::current_dir()
+        .map_err(|error| Failure::ours(format_args!("this directory cannot be had: {error}")))?;
+    let cwd = run
+        .cwd
+        .as_ref()
+        .map_or_else(|| here.clone(), |cwd| here.join(cwd));
+    set("cwd", json!(cwd));
+    if !run.env.is_empty() {
+        let env: Map<_, _> = run.env.iter().map(|(k, v)| (k.clone(), json!(v))).collect();
+        set("env", env.into());
+    }
+    // A person at a shell expects its environment; the library never inherits by itself.
+    if run.clean_env {
+        set("inherit", json!(run.inherit));
+    } else {
+        set("inherit_all", json!(true));
+    }
+    if let Some(signal) = &run.stop_signal {
+        set("stop_signal", json!(signal));
+    }
+    if let Some(grace) = run.grace {
+        set("grace", json!(format!("{}ms", grace.as_millis())));
+    }
+    if let Some(target) = &run.ready_http {
+        let mut readiness = json!({ "type": "http", "port": target.port, "path": target.path });
+        if let Some(timeout) = run.ready_timeout {
+            readiness["timeout"] = json!(format!("{}ms", timeout.as_millis()));
+        }
+        if let Some(what) = run.on_ready_timeout {
+            readiness["on_timeout"] = json!(match what {
+                OnReadyTimeout::Fail => "fail",
+                OnReadyTimeout::Keep => "keep_starting",
+            });
+        }
+        set("readiness", readiness);
+    }
+    if let Some(when) = run.restart {
+        let policy = match when {
+            Restart::Never => "never",
+            Restart::OnFailure => "on_failure",
+            Restart::Always => "always",
+        };
+        set("restart", json!({ "policy": policy }));
+    }
+    if let Some(descriptor) = run.lifecycle_fd {
+        set("lifecycle_fd", json!(descriptor));
+    }
+    Ok(config)
+}
+
+/// The last attempt of what was started; its sub-children have parents.
+fn last_attempt(view: &View) -> Option<std::sync::Arc<headcount::ChildView>> {
+    let own = |child: &&std::sync::Arc<headcount::ChildView>| {
+        child
+            .record
+            .lineage
+            .as_ref()
+            .is_some_and(|lineage| lineage.parent().is_none())
+    };
+    let attempt = |child: &&std::sync::Arc<headcount::ChildView>| {
+        child
+            .record
+            .lineage
+            .as_ref()
+            .map(headcount_contract::Lineage::attempt)
+    };
+    view.children().filter(own).max_by_key(attempt).cloned()
+}
+
+/// The child's own code, as a shell would tell it.
+fn of_record(child: &headcount::ChildView) -> Exit {
+    let details = child
+        .record
+        .terminal
+        .as_ref()
+        .map(|terminal| terminal.details.to_map());
+    let details = details.unwrap_or_default();
+    let number = |key: &str| details.get(key).and_then(Value::as_i64);
+    let start_error = details.get("startError").and_then(Value::as_str);
+    match (number("exitCode"), number("signal"), start_error) {
+        (Some(code), ..) => Exit::of_code(code),
+        (None, Some(signal), _) => Exit::of_signal(signal),
+        (None, None, Some("not-found")) => Exit::NOT_FOUND,
+        (None, None, Some("not-executable")) => Exit::NOT_EXECUTABLE,
+        _ if child.record.state == ChildState::Terminal(Outcome::Completed) => Exit::OK,
+        _ => Exit::OURS,
+    }
+}

@@ -1,0 +1,71 @@
+//! `headcount watch`, `tail`, `adopt`, `hermes`: everything else that runs live.
+
+use headcount::{Fleet, Host, HostSettings, View};
+use headcount_contract::{AdapterSpec, ChildState, Outcome};
+use serde_json::{Value, json};
+
+use crate::args::{Adopt, Common, Hermes, Tail, Watch};
+use crate::commands::live::{self, Until};
+use crate::exit::{Exit, Failure};
+use crate::term;
+
+pub(super) fn watch(common: &Common, watch: &Watch) -> Result<Exit, Failure> {
+    let path = &watch.fleet;
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::usage(format_args!(
+            "the fleet file {} cannot be read: {error}",
+            path.display()
+        ))
+    })?;
+    let registry = headcount::registry().map_err(Failure::ours)?;
+    let fleet = Fleet::parse_with(&text, &registry)
+        .map_err(|error| Failure::usage(format_args!("{}: {error}", path.display())))?;
+    let view = live::show(Host::builder().fleet(fleet), common, Until::Idle)?;
+    Ok(all_completed(&view))
+}
+
+/// 0 if all children completed, else 1.
+fn all_completed(view: &View) -> Exit {
+    let completed = ChildState::Terminal(Outcome::Completed);
+    let bad = view
+        .children()
+        .any(|c| c.state().is_terminal() && c.state() != completed);
+    if bad { Exit::NEGATIVE } else { Exit::OK }
+}
+
+pub(super) fn tail(common: &Common, tail: &Tail) -> Result<Exit, Failure> {
+    let mut config = json!({ "path": tail.file, "follow": tail.follow });
+    if tail.follow && !tail.from_start {
+        config["start"] = json!("end");
+    }
+    if let Some(pid) = tail.pid {
+        config["pid"] = json!(pid);
+    }
+    let mut settings = HostSettings::default();
+    settings.projector.scope = tail.scope.into();
+    let builder = Host::builder()
+        .adapter("jsonl", AdapterSpec::new(config))
+        .settings(settings);
+    live::show(builder, common, Until::Finished)?;
+    Ok(Exit::OK)
+}
+
+pub(super) fn adopt(common: &Common, adopt: &Adopt) -> Result<Exit, Failure> {
+    let matchers: Vec<Value> = adopt
+        .matches
+        .iter()
+        .map(|name| json!({ "name": name }))
+        .collect();
+    let config = json!({ "pids": adopt.pids, "match": matchers });
+    let builder = Host::builder().adapter("external", AdapterSpec::new(config));
+    live::show(builder, common, Until::Idle)?;
+    Ok(Exit::OK)
+}
+
+pub(super) fn hermes(common: &Common, hermes: &Hermes) -> Result<Exit, Failure> {
+    let _ = hermes;
+    let builder = Host::builder().adapter("hermes", AdapterSpec::new(json!({})));
+    live::show(builder, common, Until::Idle)?;
+    term::note("");
+    Ok(Exit::OK)
+}

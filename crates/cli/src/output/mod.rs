@@ -1,0 +1,131 @@
+//! The forms of output of whatever runs live.
+
+mod plain;
+mod writer;
+
+use std::collections::HashMap;
+use std::io::IsTerminal;
+
+use headcount::Change;
+use headcount_contract::{ChildId, LifecycleEvent, Observation, SourceId, Timestamp};
+
+use crate::args::Output;
+use plain::Plain;
+pub(crate) use writer::Writer;
+
+/// The form that `--output` asks for, `auto` decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Tui,
+    Plain,
+    Json,
+}
+
+impl Form {
+    /// A table where a person can see it and press keys, else lines.
+    pub(crate) fn of(output: Output) -> Self {
+        let terminal = || {
+            let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+            std::io::stdout().is_terminal() && std::io::stdin().is_terminal() && !dumb
+        };
+        match output {
+            Output::Tui => Self::Tui,
+            Output::Json => Self::Json,
+            Output::Auto if terminal() => Self::Tui,
+            Output::Auto | Output::Plain => Self::Plain,
+        }
+    }
+}
+
+/// Turns changes into lines of text.
+#[derive(Debug)]
+pub(crate) enum Printer {
+    Plain(Box<PlainPrinter>),
+    Json,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct PlainPrinter {
+    plain: Plain,
+    /// When each live child was first seen, to say how long it lasted.
+    began: HashMap<(SourceId, ChildId), Timestamp>,
+}
+
+impl Printer {
+    pub(crate) fn plain() -> Self {
+        Self::Plain(Box::default())
+    }
+
+    /// Adds what a change has to say to `out`.
+    pub(crate) fn change(&mut self, change: &Change, out: &mut String) {
+        match self {
+            Self::Json => {
+                if let Change::Event(event) = change {
+                    push(out, &event.to_json());
+                }
+            }
+            Self::Plain(printer) => printer.change(change, out),
+        }
+    }
+}
+
+impl PlainPrinter {
+    fn change(&mut self, change: &Change, out: &mut String) {
+        match change {
+            Change::Event(event) => self.event(event, out),
+            Change::Observation {
+                child, observation, ..
+            } => match observation {
+                Observation::Output(batch) => {
+                    for line in self.plain.output(child, batch) {
+                        push(out, &line);
+                    }
+                }
+                Observation::OutputMissed(lines) => push(out, &self.plain.missed(child, *lines)),
+                _ => {}
+            },
+            Change::Health { source, health } => {
+                if let Some(message) = &health.message {
+                    push(
+                        out,
+                        &self
+                            .plain
+                            .remark(source.as_str(), health.status.as_str(), message),
+                    );
+                }
+            }
+            Change::Journal(journal) => {
+                if let Some(message) = &journal.message {
+                    push(out, &self.plain.remark("journal", "", message));
+                }
+            }
+            Change::Lagged(missed) => {
+                push(out, &self.plain.remark("headcount", "", &format!("{missed} changes not shown: they came faster than they could be written")));
+            }
+            _ => {}
+        }
+    }
+
+    fn event(&mut self, event: &LifecycleEvent, out: &mut String) {
+        let key = (event.source().clone(), event.child_id().clone());
+        let Some(mut line) = self.plain.event(event) else {
+            return;
+        };
+        if event
+            .state()
+            .is_some_and(headcount_contract::ChildState::is_terminal)
+        {
+            if let Some(began) = self.began.remove(&key) {
+                plain::lasted(&mut line, began, event.observed_at());
+            }
+        } else {
+            self.began.entry(key).or_insert(event.observed_at());
+        }
+        push(out, &line);
+    }
+}
+
+fn push(out: &mut String, line: &str) {
+    out.push_str(line);
+    out.push('\n');
+}

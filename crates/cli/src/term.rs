@@ -1,0 +1,47 @@
+//! Standard error for people, standard output for data; a broken pipe is a quiet end.
+
+use std::io::{self, IsTerminal, Write};
+
+use crate::exit::Failure;
+
+/// Writes a line for a person to standard error.
+pub(crate) fn note(line: impl std::fmt::Display) {
+    // Nobody is left to be told of a standard error that is gone.
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// Tells a person why the command was not carried out, and what would be right.
+pub(crate) fn complain(failure: &Failure) {
+    if failure.to_string().is_empty() {
+        return;
+    }
+    let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let (red, cyan, off) = if colour {
+        ("\x1b[1;31m", "\x1b[1;36m", "\x1b[0m")
+    } else {
+        ("", "", "")
+    };
+    note(format_args!("{red}error{off}: {failure}"));
+    if let Some(help) = failure.help_line() {
+        note(format_args!("{cyan} help{off}: {help}"));
+    }
+}
+
+/// Writes lines to standard output and flushes them.
+pub(crate) fn lines(lines: impl IntoIterator<Item = impl AsRef<str>>) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for line in lines {
+        out.write_all(line.as_ref().as_bytes())?;
+        out.write_all(b"\n")?;
+    }
+    out.flush()
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::reader_gone();
+        }
+        Self::ours(format_args!("the output cannot be written: {error}"))
+    }
+}

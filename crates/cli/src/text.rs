@@ -1,0 +1,117 @@
+//! Foreign text on a terminal: shown, never executed.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// The text with everything a terminal would act on made visible: `ESC` as `\e`, other control
+/// characters as `\x07`, tabs as spaces, and the marks that reorder text as `\u{202e}`.
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_active) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        // Writing to a string cannot fail.
+        let _ = match c {
+            '\t' => out.write_str("    "),
+            '\u{1b}' => out.write_str("\\e"),
+            c if is_active(c) && c.is_ascii() => write!(out, "\\x{:02x}", u32::from(c)),
+            c if is_active(c) => write!(out, "\\u{{{:x}}}", u32::from(c)),
+            c => out.write_char(c),
+        };
+    }
+    Cow::Owned(out)
+}
+
+/// Whether a terminal would act on it instead of showing it.
+fn is_active(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
+}
+
+/// A line of a program for a person: as [`visible`], but without the sequences that only colour
+/// it, which programs write for terminals and which say nothing.
+pub(crate) fn plain(text: &str) -> Cow<'_, str> {
+    if !text.contains("\u{1b}[") {
+        return visible(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("\u{1b}[") {
+        out.push_str(&rest[..at]);
+        let sequence = &rest[at + 2..];
+        let parameters = sequence
+            .bytes()
+            .take_while(|b| matches!(b, b'0'..=b'9' | b';' | b':'))
+            .count();
+        if sequence.as_bytes().get(parameters) == Some(&b'm') {
+            rest = &sequence[parameters + 1..];
+        } else {
+            out.push('\u{1b}');
+            rest = &rest[at + 1..];
+        }
+    }
+    out.push_str(rest);
+    Cow::Owned(visible(&out).into_owned())
+}
+
+/// The text in at most `columns` terminal columns, with `…` where it was cut.
+pub(crate) fn fit(text: &str, columns: usize) -> Cow<'_, str> {
+    if text.width() <= columns {
+        return Cow::Borrowed(text);
+    }
+    let mut used = 0;
+    let end = text.char_indices().find(|(_, c)| {
+        used += c.width().unwrap_or(0);
+        used > columns.saturating_sub(1)
+    });
+    let kept = end.map_or(text, |(at, _)| &text[..at]);
+    if columns == 0 {
+        Cow::Borrowed("")
+    } else {
+        Cow::Owned(format!("{kept}…"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_reaches_the_terminal_that_it_would_act_on() {
+        for (text, shown) in [
+            ("plain é 日本", "plain é 日本"),
+            ("\u{1b}[2J\u{1b}]0;title\u{7}", "\\e[2J\\e]0;title\\x07"),
+            ("a\tb\rc\n", "a    b\\x0dc\\x0a"),
+            ("\u{9b}31m", "\\u{9b}31m"),
+            ("a\u{202e}b", "a\\u{202e}b"),
+            ("\u{7f}", "\\x7f"),
+        ] {
+            assert_eq!(visible(text), shown);
+        }
+    }
+
+    #[test]
+    fn colours_are_left_out_and_the_rest_is_shown() {
+        for (text, shown) in [
+            ("\u{1b}[1;32m   Compiling\u{1b}[0m x", "   Compiling x"),
+            ("\u{1b}[38:5:1mred\u{1b}[m", "red"),
+            ("\u{1b}[2Jgone\u{1b}[31m!", "\\e[2Jgone!"),
+            ("\u{1b}[", "\\e["),
+            ("\u{1b}[\u{1b}[1m", "\\e["),
+        ] {
+            assert_eq!(plain(text), shown);
+        }
+    }
+
+    #[test]
+    fn fits_by_columns_not_characters() {
+        assert_eq!(fit("日本語", 6), "日本語");
+        assert_eq!(fit("日本語", 5), "日本…");
+        assert_eq!(fit("日本語", 4), "日…");
+        assert_eq!(fit("abc", 2), "a…");
+        assert_eq!(fit("abc", 0), "");
+    }
+}
