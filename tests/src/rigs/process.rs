@@ -152,19 +152,18 @@ impl Rig for ProcessRig {
     }
 
     async fn start_child(&mut self) -> Result<Started, RigError> {
-        let (child, fifo) = match self.planned.take() {
-            // The first subscription has started it.
-            Some(planned) => planned,
-            None => {
-                let orders = self.orders.as_mut().ok_or("there is no adapter")?;
-                let fifo = orders.make()?;
-                let mut input = StartInput::new("");
-                input
-                    .env
-                    .insert("ORDERS".into(), fifo.display().to_string());
-                let adapter = self.adapter.as_ref().ok_or("there is no adapter")?;
-                (adapter.start(input).await?, fifo)
-            }
+        // The first subscription has started the planned one.
+        let (child, fifo) = if let Some(planned) = self.planned.take() {
+            planned
+        } else {
+            let orders = self.orders.as_mut().ok_or("there is no adapter")?;
+            let fifo = orders.make()?;
+            let mut input = StartInput::new("");
+            input
+                .env
+                .insert("ORDERS".into(), fifo.display().to_string());
+            let adapter = self.adapter.as_ref().ok_or("there is no adapter")?;
+            (adapter.start(input).await?, fifo)
         };
         appears(&fifo.with_extension("up")).await?;
         self.fifos.insert(child.clone(), fifo);

@@ -86,8 +86,8 @@ struct Queue {
     waker: Option<Waker>,
     polled: bool,
     ended: bool,
-    /// It came when there were children already.
-    late: bool,
+    /// The children that were there before it came.
+    knew: Vec<ChildId>,
     held_back: Option<Signal>,
 }
 
@@ -236,7 +236,7 @@ impl Sample {
                     || (self.has(DropsInSilence)
                         && queue.waiting.len() > 1000
                         && is(EventKind::Activity))
-                    || (self.has(LaterSubscriberIsForgotten) && queue.late && ends_well);
+                    || (self.has(LaterSubscriberIsForgotten) && ends_well && queue.knows(signal));
             if lost {
                 return true;
             }
@@ -400,6 +400,10 @@ impl Sample {
 }
 
 impl Queue {
+    fn knows(&self, signal: &Signal) -> bool {
+        matches!(signal, Signal::Event(event) if self.knew.contains(event.child_id()))
+    }
+
     /// Room for 1,024 activities; whoever is slower is told how many it missed.
     fn take(&mut self, signal: &Signal, is_activity: bool) {
         if !is_activity || self.waiting.len() < 1024 {
@@ -466,7 +470,7 @@ impl ChildLifecycleAdapter for Shared {
                 return Err(AdapterError::new(AdapterErrorKind::Closed, "it is closed"));
             }
             let queue = Queue {
-                late: !state.children.is_empty(),
+                knew: state.children.keys().cloned().collect(),
                 ..Queue::default()
             };
             let queue = Arc::new(Mutex::new(queue));
