@@ -13,7 +13,9 @@ mod mint;
 #[cfg(test)]
 mod testing;
 
-pub use bridge::{Announce, EndedRun, RunPlan, RuntimeAdapter, RuntimeAdapterBuilder};
+pub use bridge::{
+    Announce, EndedRun, NextRun, RunPlan, RuntimeAdapter, RuntimeAdapterBuilder, Told,
+};
 pub use coalesce::Coalescer;
 pub use fanout::Fanout;
 pub use health::HealthCell;

@@ -3,19 +3,22 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use headcount_adapter_kit::{Announce, RunPlan, RuntimeAdapter, new_epoch};
+use headcount_adapter_kit::{Announce, HealthCell, RunPlan, RuntimeAdapter, Told, new_epoch};
 use headcount_contract::{
     AdapterError, AdapterErrorKind, AdapterRegistration, AdapterSpec, Capabilities, Capability,
-    ChildLifecycleAdapter, RunId, SequenceScope, SourceId, SourceIdentity, SourceRole, StartInput,
+    ChildLifecycleAdapter, Health, HealthStatus, RunEvent, RunId, SequenceScope, SourceId,
+    SourceIdentity, SourceRole, StartErrorKind, StartInput,
 };
 use serde_json::{Value, json};
 
+use crate::config::Orphan;
+use crate::os::Pressure;
 use crate::{ProcessOptions, ProcessRuntime};
 
 /// What is verified of every child that we start ourselves.
 const CAPABILITIES: Capabilities = Capabilities {
     history: Capability::Known,
-    heartbeat: Capability::Unknown,
+    heartbeat: Capability::Known,
     snapshot: Capability::Known,
     cancel: Capability::Known,
     terminal_cause: Capability::Known,
@@ -79,6 +82,12 @@ pub fn adapter(
                 .with_source(error)
         })?,
     };
+    let mut capabilities = CAPABILITIES;
+    if options.heartbeat_interval.is_zero() {
+        capabilities.heartbeat = Capability::Unknown;
+    }
+    let health = limitations(&options);
+    let mut restarts = options.restart.clone().decide(fastrand::f64);
     let runtime = Arc::new(ProcessRuntime::new(options)?);
     let identity = SourceIdentity::new(source, new_epoch(SystemTime::now().into()));
     let run_id = RunId::new(name).ok();
@@ -86,10 +95,80 @@ pub fn adapter(
         let mut input = StartInput::new("");
         input.run_id.clone_from(&run_id);
         input
-    });
+    })
+    .restarting(move |ended| restarts.next(ended));
     Ok(RuntimeAdapter::builder(runtime, identity)
-        .capabilities(CAPABILITIES)
+        .capabilities(capabilities)
+        .health(health)
+        .judge(judge)
         .announce(Announce::Started)
         .plan(plan)
         .build())
+}
+
+/// What can never be told or done with these options on this system.
+fn limitations(options: &ProcessOptions) -> Health {
+    let mut health = Health::default()
+        .with_limitation("a process that leaves its group is told of, and not reached by a stop");
+    if options.orphan == Orphan::Terminate {
+        health = health.with_limitation(if cfg!(target_os = "linux") {
+            "if the host dies, the process itself is ended and the rest of its group is not"
+        } else {
+            "if the host dies, the process goes on: this system ends no children"
+        });
+    }
+    if !cfg!(target_os = "linux") {
+        health = health.with_limitation(
+            "this system tells neither start ticks nor boot id, and not who of a group is left",
+        );
+    }
+    health
+}
+
+/// What the runtime tells that says something about the adapter itself.
+fn judge(told: &Told<'_>, health: &HealthCell) {
+    match told {
+        Told::StartFailed(error) if error.kind() == StartErrorKind::Exhausted => {
+            health.set(HealthStatus::Degraded, format!("{EXHAUSTED}: {error}"));
+        }
+        Told::Event(RunEvent::Status(change)) => {
+            if let Some(Value::Array(left)) = change.details.get("leftovers") {
+                health.count("leftovers", left.len() as u64);
+            }
+            judge_pressure(health);
+        }
+        Told::Event(RunEvent::Error { details, .. }) => {
+            if let Some(Value::Array(escaped)) = details.get("escaped") {
+                health.count("escaped", escaped.len() as u64);
+            }
+        }
+        Told::Event(RunEvent::Heartbeat(_)) => judge_pressure(health),
+        _ => {}
+    }
+}
+
+/// How the messages begin that are taken back once there is room again.
+const EXHAUSTED: &str = "the system has nearly no more to give";
+
+fn judge_pressure(health: &HealthCell) {
+    let pressure = Pressure::now();
+    health.gauge("unreaped", pressure.unreaped as u64);
+    health.gauge("open_files", pressure.files.used);
+    health.gauge("processes", pressure.processes.used);
+    let tight = [
+        ("open files", pressure.files),
+        ("processes", pressure.processes),
+    ]
+    .into_iter()
+    .find(|(_, of)| of.is_tight());
+    let present = health.get();
+    if let Some((what, of)) = tight {
+        let message = format!("{EXHAUSTED}: {} of {} {what}", of.used, of.limit);
+        health.set(HealthStatus::Degraded, message);
+    } else if present
+        .message
+        .is_some_and(|message| message.starts_with(EXHAUSTED))
+    {
+        health.healthy();
+    }
 }

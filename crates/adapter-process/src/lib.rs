@@ -11,7 +11,11 @@ mod source;
 mod translate;
 
 pub use adapter::{REGISTRATION, adapter};
-pub use config::{CarriageReturn, ProcessOptions, StopSignalName, UnknownSignal};
+pub use config::{
+    ActivityFrom, CarriageReturn, ExecCheck, HttpCheck, Listener, LogCheck, OnTimeout, Orphan,
+    ProcessOptions, Readiness, ReadyCheck, RestartOptions, RestartWhen, StopSignalName, TcpCheck,
+    UnknownSignal,
+};
 pub use runtime::ProcessRuntime;
 
 headcount_registry::submit_adapter!(REGISTRATION);

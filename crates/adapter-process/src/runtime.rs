@@ -3,19 +3,20 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt;
 use headcount_contract::{
     AdapterError, AdapterErrorKind, AgentRuntime, Details, RunEventStream, RunHandle, RunId,
-    RunStatus, RuntimeCapabilities, StartError, StartErrorKind, StartInput, async_trait,
+    RunStatus, RuntimeCapabilities, StartError, StartErrorKind, StartInput, StopSignal,
+    async_trait,
 };
 use tokio::sync::watch;
 
-use crate::config::{ProcessOptions, is_variable_name};
-use crate::os::{SpawnPlan, find_program, spawn};
-use crate::source::{Hub, Progress, StopLevel, Supervisor, raise};
+use crate::config::{Orphan, ProcessOptions, is_variable_name};
+use crate::os::{Output, SpawnPlan, find_program, spawn};
+use crate::source::{Controls, Hub, Progress, StopLevel, Supervisor, Surroundings, raise};
 
 /// Runs one command as a supervised subprocess.
 ///
@@ -33,6 +34,11 @@ use crate::source::{Hub, Progress, StopLevel, Supervisor, raise};
 /// ```
 #[derive(Debug)]
 pub struct ProcessRuntime {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
     options: Arc<ProcessOptions>,
     started: AtomicU64,
 }
@@ -45,9 +51,12 @@ impl ProcessRuntime {
     /// As [`ProcessOptions::check`].
     pub fn new(options: ProcessOptions) -> Result<Self, AdapterError> {
         options.check()?;
-        Ok(Self {
+        let shared = Shared {
             options: Arc::new(options),
             started: AtomicU64::new(0),
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
         })
     }
 }
@@ -59,11 +68,35 @@ impl AgentRuntime for ProcessRuntime {
     }
 
     fn capabilities(&self) -> RuntimeCapabilities {
-        RuntimeCapabilities::OBSERVABLE
+        RuntimeCapabilities::OBSERVABLE.with_restart()
     }
 
     async fn start(&self, mut input: StartInput) -> Result<Arc<dyn RunHandle>, StartError> {
-        if let Some(stop) = &mut input.stop
+        let stop = input.stop.take();
+        let wanted = Wanted {
+            root: input.project_root,
+            env: input.env,
+        };
+        let run = self.shared.start(wanted, input.run_id, stop)?;
+        Ok(run)
+    }
+}
+
+/// What of a start input the next run of a chain needs again.
+#[derive(Debug)]
+struct Wanted {
+    root: PathBuf,
+    env: BTreeMap<String, String>,
+}
+
+impl Shared {
+    fn start(
+        self: &Arc<Self>,
+        wanted: Wanted,
+        run_id: Option<RunId>,
+        mut stop: Option<StopSignal>,
+    ) -> Result<Arc<ProcessRun>, StartError> {
+        if let Some(stop) = &mut stop
             && stop.now_or_never().is_some()
         {
             return Err(StartError::new(
@@ -71,43 +104,54 @@ impl AgentRuntime for ProcessRuntime {
                 "it was asked to stop before it had started",
             ));
         }
-        let number = self.started.fetch_add(1, Ordering::Relaxed) + 1;
-        let run_id = match input.run_id.take() {
+        let options = &self.options;
+        let run_id = match run_id {
             Some(run_id) => run_id,
-            None => own_run_id(&self.options, number)?,
+            None => self.next_run_id()?,
         };
-        let cwd = working_directory(&self.options, &input.project_root)?;
-        let program = find_program(&self.options.command, &cwd)?;
-        let env = environment(&self.options, &input.env)?;
+        let cwd = working_directory(options, &wanted.root)?;
+        let program = find_program(&options.command, &cwd)?;
+        let env = environment(options, &wanted.env)?;
         let spawned = spawn(&SpawnPlan {
             program: &program,
-            called: OsStr::new(&self.options.command),
-            args: &self.options.args,
+            called: OsStr::new(&options.command),
+            args: &options.args,
             cwd: &cwd,
             env: &env,
+            output: Output::Piped,
+            lifecycle_fd: options.lifecycle_fd,
+            end_with_host: match options.orphan {
+                Orphan::Leave => None,
+                Orphan::Terminate => Some(options.stop_signal.number()),
+            },
         })?;
         let hub = Arc::new(Hub::default());
         let request = watch::Sender::new(StopLevel::None);
         let (tell_progress, progress) = watch::channel(Progress::default());
-        let stop = input.stop.take();
-        let mut supervisor = Supervisor::new(
-            spawned,
-            &self.options,
-            hub.clone(),
-            &request,
-            tell_progress,
-            stop,
-        );
+        let controls = Controls {
+            hub: hub.clone(),
+            request: request.clone(),
+            progress: tell_progress,
+            host_stop: stop,
+        };
+        let mut supervisor = Supervisor::new(spawned, options, controls);
         let facts = supervisor.facts();
-        supervisor.announce();
+        supervisor.announce(options, Surroundings { cwd, env });
         tokio::spawn(supervisor.run());
         Ok(Arc::new(ProcessRun {
+            runtime: self.clone(),
+            wanted: Mutex::new(Some(wanted)),
             run_id,
             facts,
             hub,
             request,
             progress,
         }))
+    }
+
+    fn next_run_id(&self) -> Result<RunId, StartError> {
+        let number = self.started.fetch_add(1, Ordering::Relaxed) + 1;
+        own_run_id(&self.options, number)
     }
 }
 
@@ -172,6 +216,9 @@ fn environment(
 /// One run. Dropping the last handle of it stops it.
 #[derive(Debug)]
 struct ProcessRun {
+    runtime: Arc<Shared>,
+    /// What to start again; none once it was.
+    wanted: Mutex<Option<Wanted>>,
     run_id: RunId,
     facts: Details,
     hub: Arc<Hub>,
@@ -229,6 +276,31 @@ impl RunHandle for ProcessRun {
 
     async fn kill(&self) -> Result<(), AdapterError> {
         self.stop_with(StopLevel::Now).await
+    }
+
+    async fn restart(&self) -> Result<Arc<dyn RunHandle>, StartError> {
+        let wanted = self
+            .wanted
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(wanted) = wanted else {
+            return Err(StartError::new(
+                StartErrorKind::InvalidInput,
+                "this run has been restarted before; restart the one that took its place",
+            )
+            .with_context("run", &self.run_id));
+        };
+        if let Err(error) = self.stop().await {
+            *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(wanted);
+            return Err(StartError::new(
+                StartErrorKind::Other,
+                "the run could not be stopped, so the next one was not started",
+            )
+            .with_source(error));
+        }
+        let next = self.runtime.start(wanted, None, None)?;
+        Ok(next)
     }
 }
 

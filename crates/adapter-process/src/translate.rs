@@ -10,14 +10,25 @@ use crate::os::{Cause, ProcessIdentity};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct End {
     pub(crate) cause: Cause,
-    /// A stop had been asked for before the process ended.
-    pub(crate) stop_requested: bool,
+    pub(crate) asked_by: AskedBy,
     /// It was killed after its grace time.
     pub(crate) escalated: bool,
     /// Somebody else still holds its output open.
     pub(crate) output_open: bool,
     /// Live members of its group.
     pub(crate) leftovers: Vec<u32>,
+    /// Who holds its output open, as far as that could be seen.
+    pub(crate) held_by: Vec<u32>,
+}
+
+/// Who asked for the end before it was there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AskedBy {
+    Nobody,
+    /// The host, or whoever dropped the last handle.
+    Host,
+    /// The supervisor, because the process did not become ready in time.
+    NotReady,
 }
 
 /// What tells the process from every other one.
@@ -41,7 +52,8 @@ fn identity_map(identity: &ProcessIdentity) -> Map<String, Value> {
 /// else failed. An exit code is a fact about a process, not about its task (rule C2).
 pub(crate) fn ended(identity: &ProcessIdentity, end: &End, at: Timestamp) -> StatusChange {
     let (status, outcome) = match end.cause {
-        _ if end.stop_requested => (RunStatus::Stopped, Outcome::Cancelled),
+        _ if end.asked_by == AskedBy::NotReady => (RunStatus::Crashed, Outcome::Failed),
+        _ if end.asked_by == AskedBy::Host => (RunStatus::Stopped, Outcome::Cancelled),
         Cause::Code(0) => (RunStatus::Stopped, Outcome::Completed),
         Cause::Code(_) | Cause::Signal { .. } => (RunStatus::Crashed, Outcome::Failed),
         // Gone, and nobody can say how.
@@ -71,8 +83,11 @@ fn end_details(identity: &ProcessIdentity, end: &End) -> Details {
         }
         Cause::Unknown => {}
     }
-    add("stopRequested", json!(end.stop_requested));
+    add("stopRequested", json!(end.asked_by == AskedBy::Host));
     add("escalated", json!(end.escalated));
+    if end.asked_by == AskedBy::NotReady {
+        add("notReady", json!(true));
+    }
     add("outputOpen", json!(end.output_open));
     if !end.leftovers.is_empty() {
         add("leftovers", json!(end.leftovers));
@@ -99,6 +114,7 @@ impl End {
         let details = Details::from_iter([
             ("outputOpen", json!(self.output_open)),
             ("leftovers", json!(self.leftovers)),
+            ("heldBy", json!(self.held_by)),
         ]);
         Some(RunEvent::Error {
             message: message.to_owned(),
@@ -120,10 +136,11 @@ mod tests {
         };
         let mut end = End {
             cause,
-            stop_requested: false,
+            asked_by: AskedBy::Nobody,
             escalated: false,
             output_open: false,
             leftovers: Vec::new(),
+            held_by: Vec::new(),
         };
         change(&mut end);
         let change = ended(&identity, &end, Timestamp::UNIX_EPOCH);
@@ -140,15 +157,16 @@ mod tests {
             wire(Cause::Code(0), |_| ()),
             wire(Cause::Code(3), |_| ()),
             wire(segv, |_| ()),
-            wire(Cause::Code(3), |end| end.stop_requested = true),
+            wire(Cause::Code(3), |end| end.asked_by = AskedBy::Host),
             wire(segv, |end| {
-                end.stop_requested = true;
+                end.asked_by = AskedBy::Host;
                 end.escalated = true;
             }),
             wire(Cause::Code(0), |end| {
                 end.output_open = true;
                 end.leftovers = vec![43, 44];
             }),
+            wire(Cause::Code(0), |end| end.asked_by = AskedBy::NotReady),
             wire(Cause::Unknown, |_| ()),
         ];
         insta::assert_snapshot!(transcript.join("\n"));

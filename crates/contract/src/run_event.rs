@@ -123,11 +123,15 @@ pub enum RunEvent {
     Heartbeat(Timestamp),
     /// What the run uses of the machine.
     Usage(crate::Usage),
+    /// The run told of a child of its own, under names of its own.
+    Child(Box<crate::LifecycleEvent>),
+    /// This many events of its children were not kept for this subscriber, which was too slow.
+    ChildEventsMissed(u64),
 }
 
 impl RunEvent {
     /// The event in the seed's wire form: one JSON object, or one for each line of a batch.
-    /// Activity, heartbeats, usage and missed lines are not part of the seed and give none.
+    /// Only statuses, lines and errors are part of the seed; the others give none.
     pub fn to_json_lines(&self) -> Vec<String> {
         match self {
             Self::Status(change) => vec![crate::wire::write(&StatusWire(change))],
@@ -146,9 +150,12 @@ impl RunEvent {
                     details,
                 })]
             }
-            Self::LogMissed(_) | Self::Activity { .. } | Self::Heartbeat(_) | Self::Usage(_) => {
-                vec![]
-            }
+            Self::LogMissed(_)
+            | Self::Activity { .. }
+            | Self::Heartbeat(_)
+            | Self::Usage(_)
+            | Self::Child(_)
+            | Self::ChildEventsMissed(_) => vec![],
         }
     }
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use headcount_contract::{
     Activity, AuthoritativeSnapshot, ChildId, ChildIdentity, ChildState, Coverage, Details,
-    EventKind, Lineage, Outcome, RunId, Sequence, Signal, SnapshotChild, SnapshotId,
-    SourceIdentity, Timestamp,
+    EventKind, Lineage, Outcome, RunEventStream, RunId, Sequence, Signal, SnapshotChild,
+    SnapshotId, SourceIdentity, Timestamp,
 };
 use serde_json::json;
 
+use super::reported::Reported;
 use super::{EndedRun, Handle};
 use crate::{EventMint, Fanout};
 
@@ -19,30 +20,65 @@ const ENDED_KEPT: usize = 1024;
 /// Every change is emitted under the same lock that snapshots are taken under, so a snapshot always
 /// agrees with the events before it.
 pub(super) struct Children {
-    mint: EventMint,
-    fanout: Arc<Fanout>,
-    by_id: HashMap<ChildId, Child>,
+    pub(super) mint: EventMint,
+    pub(super) fanout: Arc<Fanout>,
+    pub(super) by_id: HashMap<ChildId, Child>,
+    /// How many live children runs have told of.
+    pub(super) reported: usize,
     /// Ended children, oldest first.
     ended: VecDeque<ChildId>,
     started: u64,
     snapshots: u64,
 }
 
-struct Child {
-    identity: ChildIdentity,
+pub(super) struct Child {
+    pub(super) identity: ChildIdentity,
     /// Its `created` event was emitted; until then nobody knows of it.
-    announced: bool,
-    state: ChildState,
-    sequence: Option<Sequence>,
-    created_at: Timestamp,
+    pub(super) announced: bool,
+    pub(super) state: ChildState,
+    pub(super) sequence: Option<Sequence>,
+    pub(super) created_at: Timestamp,
     handle: Option<Handle>,
     stop_requested: bool,
+    pub(super) successor: Successor,
+    /// For a child that a run told of.
+    pub(super) reported: Option<Reported>,
+}
+
+/// What follows a run that a plan follows, where a person asked for its restart.
+#[derive(Default)]
+pub(super) enum Successor {
+    /// Nobody asked.
+    #[default]
+    None,
+    /// The run is being stopped and the next one started.
+    Awaited,
+    /// The next run.
+    Begun(ChildIdentity, RunEventStream),
+}
+
+impl Child {
+    pub(super) fn new(identity: ChildIdentity, at: Timestamp) -> Self {
+        Self {
+            identity,
+            announced: false,
+            state: ChildState::CREATED,
+            sequence: None,
+            created_at: at,
+            handle: None,
+            stop_requested: false,
+            successor: Successor::None,
+            reported: None,
+        }
+    }
 }
 
 /// How a child stands, for a request about it.
 pub(super) enum Standing {
     Starting,
     Live(Handle),
+    /// A run told of it; only that run can do something about it.
+    Reported(ChildId),
     Ended,
 }
 
@@ -59,6 +95,7 @@ impl Children {
             mint,
             fanout,
             by_id: HashMap::new(),
+            reported: 0,
             ended: VecDeque::new(),
             started: 0,
             snapshots: 0,
@@ -89,15 +126,7 @@ impl Children {
                 ChildIdentity::new(id.clone(), lineage).unwrap_or_else(|_| ChildIdentity::root(id))
             }
         };
-        let child = Child {
-            identity: identity.clone(),
-            announced: false,
-            state: ChildState::CREATED,
-            sequence: None,
-            created_at: at,
-            handle: None,
-            stop_requested: false,
-        };
+        let child = Child::new(identity.clone(), at);
         self.by_id.insert(identity.id().clone(), child);
         identity
     }
@@ -165,6 +194,12 @@ impl Children {
             attempt: child.identity.lineage().attempt(),
         };
         self.emit(id, EventKind::Terminal(outcome), at, details, None);
+        self.leave_reported(id, at);
+        self.keep_ended(id);
+        Changed::Ended(ended)
+    }
+
+    pub(super) fn keep_ended(&mut self, id: &ChildId) {
         self.mint.forget(id);
         self.ended.push_back(id.clone());
         if self.ended.len() > ENDED_KEPT
@@ -172,7 +207,6 @@ impl Children {
         {
             self.by_id.remove(&oldest);
         }
-        Changed::Ended(ended)
     }
 
     /// Emits an event that moves no state; nothing after a child's end.
@@ -235,9 +269,33 @@ impl Children {
         let child = self.by_id.get(id)?;
         Some(match &child.handle {
             _ if child.state.is_terminal() => Standing::Ended,
+            _ if let Some(reported) = &child.reported => Standing::Reported(reported.by.clone()),
             Some(handle) => Standing::Live(handle.clone()),
             None => Standing::Starting,
         })
+    }
+
+    /// A person asked for the restart of a child.
+    pub(super) fn await_successor(&mut self, id: &ChildId) {
+        if let Some(child) = self.by_id.get_mut(id) {
+            child.successor = Successor::Awaited;
+        }
+    }
+
+    /// Settles what was awaited.
+    pub(super) fn set_successor(&mut self, id: &ChildId, successor: Successor) {
+        if let Some(child) = self.by_id.get_mut(id) {
+            child.successor = successor;
+        }
+    }
+
+    /// Takes the successor; one that is still awaited stays so.
+    pub(super) fn take_successor(&mut self, id: &ChildId) -> Successor {
+        match self.by_id.get_mut(id).map(|child| &mut child.successor) {
+            None | Some(Successor::None) => Successor::None,
+            Some(Successor::Awaited) => Successor::Awaited,
+            Some(successor) => std::mem::take(successor),
+        }
     }
 
     pub(super) fn request_stop(&mut self, id: &ChildId) -> Option<Standing> {
@@ -261,7 +319,7 @@ impl Children {
     pub(super) fn live(&self) -> impl Iterator<Item = &ChildId> {
         self.by_id
             .iter()
-            .filter(|(_, child)| !child.state.is_terminal())
+            .filter(|(_, child)| !child.state.is_terminal() && child.reported.is_none())
             .map(|(id, _)| id)
     }
 
@@ -272,7 +330,7 @@ impl Children {
         let mut children: Vec<_> = self
             .by_id
             .values()
-            .filter(|child| child.announced)
+            .filter(|child| child.announced && !child.is_unproven())
             .map(|child| {
                 let listed = SnapshotChild::with_identity(child.identity.clone(), child.state);
                 match child.sequence {

@@ -2,6 +2,7 @@
 
 mod children;
 mod plan;
+mod reported;
 mod run;
 
 use std::fmt;
@@ -12,14 +13,14 @@ use std::time::SystemTime;
 use futures_util::future::join_all;
 use headcount_contract::{
     AdapterError, AdapterErrorKind, AgentRuntime, CancelOutcome, Capabilities, ChildId,
-    ChildLifecycleAdapter, Health, RunHandle, SequenceScope, SignalStream, Snapshot,
+    ChildLifecycleAdapter, Health, RunEvent, RunHandle, SequenceScope, SignalStream, Snapshot,
     SnapshotReason, SourceIdentity, StartError, StartErrorKind, StartInput, Timestamp, Urgency,
     async_trait,
 };
 use tokio::sync::Notify;
 
 use self::children::{Children, Standing};
-pub use self::plan::{EndedRun, RunPlan};
+pub use self::plan::{EndedRun, NextRun, RunPlan};
 use crate::{EventMint, Fanout, HealthCell};
 
 /// A lifecycle adapter of an agent runtime.
@@ -63,8 +64,20 @@ pub enum Announce {
     Started,
 }
 
+/// What a runtime has told, for the judgement of the adapter's health.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Told<'a> {
+    /// An event of a run.
+    Event(&'a RunEvent),
+    /// A start that failed.
+    StartFailed(&'a StartError),
+}
+
+/// Judges the adapter's health by what a runtime has told.
+type Judge = Box<dyn Fn(&Told<'_>, &HealthCell) + Send + Sync>;
+
 /// Collects what a [`RuntimeAdapter`] is made of.
-#[derive(Debug)]
 pub struct RuntimeAdapterBuilder {
     runtime: Arc<dyn AgentRuntime>,
     source: SourceIdentity,
@@ -73,7 +86,17 @@ pub struct RuntimeAdapterBuilder {
     capacity: usize,
     plan: Option<RunPlan>,
     announce: Announce,
+    judge: Option<Judge>,
     clock: fn() -> Timestamp,
+}
+
+impl fmt::Debug for RuntimeAdapterBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuntimeAdapterBuilder")
+            .field("runtime", &self.runtime)
+            .field("source", &self.source)
+            .finish_non_exhaustive()
+    }
 }
 
 impl RuntimeAdapterBuilder {
@@ -108,6 +131,12 @@ impl RuntimeAdapterBuilder {
         self
     }
 
+    /// Judges the adapter's health by everything that the runtime tells, before it is translated.
+    pub fn judge(mut self, judge: impl Fn(&Told<'_>, &HealthCell) + Send + Sync + 'static) -> Self {
+        self.judge = Some(Box::new(judge));
+        self
+    }
+
     /// Where the time of `created` events comes from. The system's clock by default.
     pub fn clock(mut self, clock: fn() -> Timestamp) -> Self {
         self.clock = clock;
@@ -126,6 +155,7 @@ impl RuntimeAdapterBuilder {
             fanout,
             health,
             announce: self.announce,
+            judge: self.judge,
             clock: self.clock,
             closing: AtomicBool::new(false),
             finished: AtomicBool::new(false),
@@ -147,6 +177,7 @@ struct Shared {
     fanout: Arc<Fanout>,
     health: HealthCell,
     announce: Announce,
+    judge: Option<Judge>,
     clock: fn() -> Timestamp,
     closing: AtomicBool,
     /// The plan is over: nothing starts by itself any more.
@@ -158,6 +189,12 @@ struct Shared {
 impl Shared {
     fn children(&self) -> MutexGuard<'_, Children> {
         self.children.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn judge(&self, told: &Told<'_>) {
+        if let Some(judge) = &self.judge {
+            judge(told, &self.health);
+        }
     }
 
     fn is_closing(&self) -> bool {
@@ -196,6 +233,7 @@ impl RuntimeAdapter {
             capacity: 1024,
             plan: None,
             announce: Announce::default(),
+            judge: None,
             clock: || SystemTime::now().into(),
         }
     }
@@ -275,6 +313,11 @@ impl ChildLifecycleAdapter for RuntimeAdapter {
         Ok(match standing {
             None => CancelOutcome::UnknownChild,
             Some(Standing::Ended) => CancelOutcome::AlreadyEnded,
+            Some(Standing::Reported(by)) => CancelOutcome::Denied {
+                reason: format!(
+                    "only {by}, which told of it, can cancel it; {by} can be cancelled"
+                ),
+            },
             // It is stopped as soon as there is something to stop.
             Some(Standing::Starting) => CancelOutcome::Accepted,
             Some(Standing::Live(handle)) => {
@@ -294,11 +337,13 @@ impl ChildLifecycleAdapter for RuntimeAdapter {
                 AdapterError::new(AdapterErrorKind::UnknownChild, "no such child")
                     .with_context("child", child),
             ),
-            Some(Standing::Ended | Standing::Starting) => Err(AdapterError::new(
-                AdapterErrorKind::Unavailable,
-                "only a child that runs can be restarted",
-            )
-            .with_context("child", child)),
+            Some(Standing::Ended | Standing::Starting | Standing::Reported(_)) => {
+                Err(AdapterError::new(
+                    AdapterErrorKind::Unavailable,
+                    "only a child that runs can be restarted",
+                )
+                .with_context("child", child))
+            }
             Some(Standing::Live(handle)) => run::restart(&self.shared, child, &handle).await,
         }
     }

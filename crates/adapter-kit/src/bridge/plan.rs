@@ -17,6 +17,41 @@ pub struct EndedRun {
     pub attempt: u64,
 }
 
+impl EndedRun {
+    /// An ended run.
+    ///
+    /// ```
+    /// use headcount_adapter_kit::EndedRun;
+    /// let ended = EndedRun::new(headcount_contract::Outcome::Failed, std::time::Duration::ZERO, 0);
+    /// assert_eq!(ended.attempt, 0);
+    /// ```
+    pub fn new(outcome: Outcome, lasted: Duration, attempt: u64) -> Self {
+        Self {
+            outcome,
+            lasted,
+            attempt,
+        }
+    }
+}
+
+/// What follows a run that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NextRun {
+    /// Nothing: that was the last one.
+    None,
+    /// Another attempt, after this delay.
+    After(Duration),
+    /// Nothing, although another attempt was wanted. The reason shows in the adapter's health.
+    GiveUp(String),
+}
+
+impl From<Option<Duration>> for NextRun {
+    fn from(delay: Option<Duration>) -> Self {
+        delay.map_or(Self::None, Self::After)
+    }
+}
+
 /// One agent that an adapter runs by itself: what to start, and when to start it again.
 ///
 /// ```
@@ -34,24 +69,26 @@ pub struct RunPlan {
 }
 
 /// Whether to start another attempt, and after which delay.
-type Decide = Box<dyn FnMut(&EndedRun) -> Option<Duration> + Send>;
+type Decide = Box<dyn FnMut(&EndedRun) -> NextRun + Send>;
 
 impl RunPlan {
     /// Starts one run. `input` makes the input of each attempt; its run id names the first child.
     pub fn once(input: impl Fn() -> StartInput + Send + Sync + 'static) -> Self {
         Self {
             input: Box::new(input),
-            next: Box::new(|_| None),
+            next: Box::new(|_| NextRun::None),
         }
     }
 
     /// After each run that was not stopped by request, asks `next` whether and after which delay to
-    /// start another attempt.
-    pub fn restarting(
+    /// start another attempt. That attempt's `created` event says in its details which child it
+    /// follows (`restartOf`) and after which delay (`restartDelayMs`); meanwhile the adapter's health
+    /// tells that it waits.
+    pub fn restarting<N: Into<NextRun>>(
         mut self,
-        next: impl FnMut(&EndedRun) -> Option<Duration> + Send + 'static,
+        mut next: impl FnMut(&EndedRun) -> N + Send + 'static,
     ) -> Self {
-        self.next = Box::new(next);
+        self.next = Box::new(move |ended| next(ended).into());
         self
     }
 
@@ -59,7 +96,7 @@ impl RunPlan {
         (self.input)()
     }
 
-    pub(super) fn next(&mut self, ended: &EndedRun) -> Option<Duration> {
+    pub(super) fn next(&mut self, ended: &EndedRun) -> NextRun {
         (self.next)(ended)
     }
 }

@@ -1,22 +1,30 @@
 //! One run from its start to its end.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use headcount_contract::{
     Activity, AdapterError, AdapterErrorKind, ChildId, ChildIdentity, ChildState, Details,
-    EventKind, HealthStatus, Observation, Outcome, RunEvent, RunEventStream, RunId, RunStatus,
-    Signal, StartError, StartInput, StatusChange,
+    Discontinuity, DiscontinuityCause, EventKind, Gap, HealthStatus, Observation, Outcome,
+    RunEvent, RunEventStream, RunId, RunStatus, Signal, StartError, StartInput, StatusChange,
 };
 use serde_json::json;
 
-use super::children::{Changed, start_error};
-use super::{Announce, EndedRun, Handle, RunPlan, Shared, aborted};
+use super::children::{Changed, Successor, start_error};
+use super::reported::NotTaken;
+use super::{Announce, EndedRun, Handle, NextRun, RunPlan, Shared, Told, aborted};
+use crate::duration;
 
 /// Starts a run as the first of its chain.
 pub(super) async fn start(shared: &Arc<Shared>, input: StartInput) -> Result<ChildId, StartError> {
-    let Begun { child, events } = begin(shared, input, None).await.ok_or_else(aborted)?;
-    tokio::spawn(follow(Arc::downgrade(shared), child.id().clone(), events?));
+    let begun = begin(shared, input, None, Details::EMPTY).await;
+    let Begun { child, events } = begun.ok_or_else(aborted)?;
+    tokio::spawn(follow_on(
+        Arc::downgrade(shared),
+        child.id().clone(),
+        events?,
+    ));
     Ok(child.id().clone())
 }
 
@@ -31,6 +39,7 @@ async fn begin(
     shared: &Arc<Shared>,
     mut input: StartInput,
     before: Option<&ChildIdentity>,
+    details: Details,
 ) -> Option<Begun> {
     if shared.is_closing() {
         return None;
@@ -40,18 +49,19 @@ async fn begin(
         .children()
         .create(wanted.as_ref(), before, (shared.clock)());
     if shared.announce == Announce::Requested {
-        announce(shared, &child, Details::EMPTY);
+        announce(shared, &child, details.clone());
     }
     // A child's id is a legal run id: both follow rule I4.
     input.run_id = RunId::new(child.id().as_str()).ok();
     let events = match shared.runtime.start(input).await {
         Ok(handle) => {
-            announce(shared, &child, handle.facts());
+            announce(shared, &child, handle.facts().with(details.to_map()));
             Ok(attach(shared, &child, handle))
         }
         Err(error) => {
-            announce(shared, &child, Details::EMPTY);
+            announce(shared, &child, details);
             let details = start_error(&error);
+            shared.judge(&Told::StartFailed(&error));
             shared
                 .children()
                 .change(child.id(), ChildState::FAILED, (shared.clock)(), details);
@@ -104,6 +114,7 @@ async fn follow(
 
 /// Emits what an event of the run means; returns the run's end.
 fn translate(shared: &Shared, child: &ChildId, event: RunEvent) -> Option<EndedRun> {
+    shared.judge(&Told::Event(&event));
     let mut children = shared.children();
     match event {
         RunEvent::Status(StatusChange {
@@ -164,6 +175,29 @@ fn translate(shared: &Shared, child: &ChildId, event: RunEvent) -> Option<EndedR
                 Observation::Usage(usage),
             ));
         }
+        RunEvent::Child(event) => match children.take_reported(child, &event) {
+            Ok(()) => {}
+            Err(NotTaken::NoEffect) => shared.health.count("child_events_without_effect", 1),
+            Err(NotTaken::Wrong(why)) => {
+                shared.health.count("child_events_refused", 1);
+                let details = Details::from_iter([
+                    (
+                        "message",
+                        json!("an event that it told of a child was refused"),
+                    ),
+                    ("reason", json!(why)),
+                    ("child", json!(event.child_id())),
+                ]);
+                let at = event.observed_at();
+                children.tell(child, EventKind::Diagnostic(None), at, details, None);
+            }
+        },
+        RunEvent::ChildEventsMissed(missed) => {
+            shared.fanout.publish(Signal::Discontinuity(Discontinuity {
+                cause: DiscontinuityCause::Lagged { missed },
+                gap: Gap::Possible,
+            }));
+        }
         // A runtime newer than this bridge tells more than is understood here.
         _ => shared.health.count("unknown_run_events", 1),
     }
@@ -184,24 +218,74 @@ pub(super) fn spawn_stop(shared: &Arc<Shared>, child: ChildId, handle: Handle) {
     });
 }
 
+/// Stops a run and starts the next attempt, which takes its place in its plan if it has one.
 pub(super) async fn restart(
     shared: &Arc<Shared>,
     child: &ChildId,
     handle: &Handle,
 ) -> Result<ChildId, AdapterError> {
     let before = shared.children().identity(child);
-    let handle = handle.restart().await.map_err(|error| {
-        AdapterError::new(AdapterErrorKind::Unavailable, "the next run did not start")
-            .with_context("child", child)
-            .with_source(error)
-    })?;
-    let next = shared
-        .children()
-        .create(None, before.as_ref(), (shared.clock)());
-    announce(shared, &next, handle.facts());
-    let events = attach(shared, &next, handle);
-    tokio::spawn(follow(Arc::downgrade(shared), next.id().clone(), events));
-    Ok(next.id().clone())
+    shared.children().await_successor(child);
+    let next = handle.restart().await;
+    let settled = next.map(|handle| {
+        let details = Details::from_iter([("restartOf", json!(child))]);
+        let next = shared
+            .children()
+            .create(None, before.as_ref(), (shared.clock)());
+        announce(shared, &next, handle.facts().with(details.to_map()));
+        let events = attach(shared, &next, handle);
+        (next, events)
+    });
+    let (answer, successor) = match settled {
+        Ok((next, events)) => (Ok(next.id().clone()), Successor::Begun(next, events)),
+        Err(error) => (
+            Err(
+                AdapterError::new(AdapterErrorKind::Unavailable, "the next run did not start")
+                    .with_context("child", child)
+                    .with_source(error),
+            ),
+            Successor::None,
+        ),
+    };
+    shared.children().set_successor(child, successor);
+    shared.ended.notify_waiters();
+    answer
+}
+
+/// Follows the run that a person had started in the place of `child`, if so.
+async fn successor(shared: &Weak<Shared>, child: &ChildId) -> Option<Begun> {
+    loop {
+        let strong = shared.upgrade()?;
+        let settled = strong.ended.notified();
+        let successor = strong.children().take_successor(child);
+        match successor {
+            Successor::None => return None,
+            Successor::Begun(child, events) => {
+                return Some(Begun {
+                    child,
+                    events: Ok(events),
+                });
+            }
+            Successor::Awaited => settled.await,
+        }
+    }
+}
+
+/// Follows a run that no plan follows, and whatever a person has started in its place.
+async fn follow_on(shared: Weak<Shared>, mut child: ChildId, mut events: RunEventStream) {
+    while follow(shared.clone(), child.clone(), events)
+        .await
+        .is_some()
+    {
+        let Some(Begun {
+            child: next,
+            events: Ok(next_events),
+        }) = successor(&shared, &child).await
+        else {
+            return;
+        };
+        (child, events) = (next.id().clone(), next_events);
+    }
 }
 
 /// Runs a plan in the background: its first attempt, and those that follow.
@@ -228,27 +312,48 @@ pub(super) fn spawn_plan(shared: &Arc<Shared>, plan: RunPlan) -> Result<(), Adap
 }
 
 async fn carry_out(shared: Weak<Shared>, mut plan: RunPlan) -> Option<()> {
-    let mut before: Option<ChildIdentity> = None;
+    let strong = shared.upgrade()?;
+    let mut begun = begin(&strong, plan.input(), None, Details::EMPTY).await?;
+    // The adapter must not be kept alive by its own runs.
+    drop(strong);
     loop {
-        let strong = shared.upgrade()?;
-        let began = (strong.clock)();
-        let Begun { child, events } = begin(&strong, plan.input(), before.as_ref()).await?;
-        // The adapter must not be kept alive by its own runs.
-        drop(strong);
+        let Begun { child, events } = begun;
         let ended = match events {
             Ok(events) => follow(shared.clone(), child.id().clone(), events).await?,
-            Err(_) => EndedRun {
-                outcome: Outcome::Failed,
-                lasted: (shared.upgrade()?.clock)().saturating_since(began),
-                attempt: child.lineage().attempt(),
-            },
+            Err(_) => EndedRun::new(Outcome::Failed, Duration::ZERO, child.lineage().attempt()),
         };
+        if let Some(next) = successor(&shared, child.id()).await {
+            begun = next;
+            continue;
+        }
         let strong = shared.upgrade()?;
         if strong.is_closing() || strong.children().stop_requested(child.id()) {
             return None;
         }
+        let delay = match plan.next(&ended) {
+            NextRun::None => return None,
+            NextRun::GiveUp(why) => {
+                let message = format!("{} is not started again: {why}", child.id());
+                strong.health.set(HealthStatus::Degraded, message);
+                return None;
+            }
+            NextRun::After(delay) => delay,
+        };
+        strong.health.count("restarts", 1);
+        let wait = duration::write(delay);
+        strong.health.set(
+            HealthStatus::Healthy,
+            format!("{} is started again in {wait}", child.id()),
+        );
         drop(strong);
-        before = Some(child);
-        tokio::time::sleep(plan.next(&ended)?).await;
+        tokio::time::sleep(delay).await;
+        let strong = shared.upgrade()?;
+        strong.health.healthy();
+        let millis = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        let details = Details::from_iter([
+            ("restartOf", json!(child.id())),
+            ("restartDelayMs", json!(millis)),
+        ]);
+        begun = begin(&strong, plan.input(), Some(&child), details).await?;
     }
 }

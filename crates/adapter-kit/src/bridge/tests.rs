@@ -27,6 +27,21 @@ fn at(second: i64) -> Timestamp {
 }
 
 impl Run {
+    fn new(id: RunId) -> Arc<Self> {
+        let (events, stream) = mpsc::unbounded_channel();
+        Arc::new(Self {
+            id,
+            events,
+            stream: Mutex::new(Some(stream)),
+            ended: watch::Sender::new(false),
+        })
+    }
+
+    fn told(&self, child: &str, sequence: u64, kind: EventKind) {
+        let event = crate::testing::event(child, sequence, kind);
+        self.events.send(RunEvent::Child(Box::new(event))).unwrap();
+    }
+
     fn status(&self, status: RunStatus) {
         self.events
             .send(RunEvent::Status(StatusChange::new(status, at(1))))
@@ -41,20 +56,14 @@ impl AgentRuntime for Runtime {
         "test"
     }
     fn capabilities(&self) -> RuntimeCapabilities {
-        RuntimeCapabilities::OBSERVABLE
+        RuntimeCapabilities::OBSERVABLE.with_restart()
     }
     async fn start(&self, input: StartInput) -> Result<Arc<dyn RunHandle>, StartError> {
         if self.refuse.load(Ordering::Relaxed) {
             return Err(StartError::new(StartErrorKind::NotFound, "no such program")
                 .with_context("program", "/nonexistent"));
         }
-        let (events, stream) = mpsc::unbounded_channel();
-        let run = Arc::new(Run {
-            id: input.run_id.unwrap(),
-            events,
-            stream: Mutex::new(Some(stream)),
-            ended: watch::Sender::new(false),
-        });
+        let run = Run::new(input.run_id.unwrap());
         self.runs.lock().unwrap().push(run.clone());
         Ok(run)
     }
@@ -82,6 +91,10 @@ impl RunHandle for Run {
             self.status(RunStatus::Stopped);
         }
         Ok(())
+    }
+    async fn restart(&self) -> Result<Arc<dyn RunHandle>, StartError> {
+        self.stop().await.unwrap();
+        Ok(Run::new(RunId::new("next").unwrap()))
     }
 }
 
@@ -297,4 +310,107 @@ async fn a_dropped_adapter_drops_its_runs() {
     drop(adapter);
     assert!(run.upgrade().is_none());
     while signals.next().await.is_some() {}
+}
+
+#[tokio::test]
+async fn a_restart_on_request_takes_the_place_of_the_run_in_its_plan() {
+    let plan = RunPlan::once(|| StartInput::new("/"))
+        .restarting(|ended| (ended.attempt < 2).then_some(std::time::Duration::ZERO));
+    let mut fixture = Fixture::build(|builder| builder.plan(plan));
+    assert_eq!(fixture.events(1).await, ["run-1 0 created created"]);
+    let first = ChildId::new("run-1").unwrap();
+    let next = fixture.adapter.restart(&first).await.unwrap();
+    assert_eq!(next.as_str(), "run-1-2");
+    let mut seen = fixture.events(2).await;
+    seen.sort();
+    assert_eq!(
+        seen,
+        ["run-1 0 terminal completed", "run-1-2 1 created created"]
+    );
+    // The plan goes on with it: its end is followed by the next attempt, once.
+    fixture
+        .adapter
+        .snapshot(SnapshotReason::Periodic)
+        .await
+        .unwrap();
+    let Some(Standing::Live(handle)) = fixture.adapter.shared.children().standing(&next) else {
+        panic!("it lives")
+    };
+    handle.stop().await.unwrap();
+    assert_eq!(
+        fixture.events(2).await,
+        ["run-1-2 1 terminal completed", "run-1-3 2 created created"]
+    );
+}
+
+#[tokio::test]
+async fn children_that_a_run_tells_of_join_with_the_run_as_their_parent() {
+    let mut fixture = Fixture::new();
+    let (_, run) = fixture.start().await;
+    fixture.events(1).await;
+    run.told("a", 0, EventKind::Created);
+    run.told("a", 0, EventKind::Created);
+    run.told("a", 1, EventKind::StateChanged(ChildState::RUNNING));
+    run.told("a", 1, EventKind::Heartbeat);
+    run.told("b", 0, EventKind::Created);
+    run.told("a", 2, EventKind::Terminal(Outcome::Completed));
+    run.told("a", 3, EventKind::StateChanged(ChildState::RUNNING));
+    assert_eq!(
+        fixture.events(4).await,
+        [
+            "run-1/a 0 created created",
+            "run-1/a 0 state_changed running",
+            "run-1/b 0 created created",
+            "run-1/a 0 terminal completed",
+        ]
+    );
+    let b = ChildId::new("run-1/b").unwrap();
+    let snapshot = fixture.adapter.shared.children().snapshot(at(2));
+    let listed = snapshot
+        .children()
+        .iter()
+        .find(|child| *child.id() == b)
+        .unwrap();
+    assert_eq!(
+        listed.lineage().unwrap().parent().map(ChildId::as_str),
+        Some("run-1")
+    );
+    assert!(matches!(
+        fixture.adapter.cancel(&b, None).await,
+        Ok(CancelOutcome::Denied { .. })
+    ));
+    run.status(RunStatus::Stopped);
+    assert_eq!(
+        fixture.events(2).await,
+        ["run-1 0 terminal completed", "run-1/b 0 diagnostic -"]
+    );
+    // Nobody can say how it stands: it is in no snapshot from now on, and never said to have ended.
+    let Some(Signal::Snapshot(Snapshot::Complete(snapshot))) = fixture.signals.next().await else {
+        panic!("no snapshot")
+    };
+    assert!(snapshot.children().iter().all(|child| *child.id() != b));
+}
+
+#[tokio::test]
+async fn a_given_up_restart_and_what_the_runtime_tells_show_in_health() {
+    let plan =
+        RunPlan::once(|| StartInput::new("/")).restarting(|_| NextRun::GiveUp("enough".to_owned()));
+    let judge = |told: &Told<'_>, health: &HealthCell| {
+        if matches!(told, Told::StartFailed(_)) {
+            health.count("judged", 1);
+        }
+    };
+    let mut fixture = Fixture::build(|builder| builder.judge(judge));
+    fixture.runtime.refuse.store(true, Ordering::Relaxed);
+    run::spawn_plan(&fixture.adapter.shared, plan).unwrap();
+    fixture.events(2).await;
+    while fixture.adapter.health().status != HealthStatus::Degraded {
+        tokio::task::yield_now().await;
+    }
+    let health = fixture.adapter.health();
+    assert_eq!(
+        health.message.unwrap(),
+        "run-1 is not started again: enough"
+    );
+    assert_eq!(health.counts["judged"], 1);
 }

@@ -1,7 +1,10 @@
 //! What to run and how to supervise it. Read and checked before anything is started.
 
+mod ready;
+mod restart;
 mod signal;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,6 +14,10 @@ use headcount_contract::{AdapterError, AdapterErrorKind, ChildId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::ready::{
+    ExecCheck, HttpCheck, Listener, LogCheck, OnTimeout, Readiness, ReadyCheck, TcpCheck,
+};
+pub use self::restart::{RestartOptions, RestartWhen};
 pub(crate) use self::signal::signal_name;
 pub use self::signal::{StopSignalName, UnknownSignal};
 
@@ -51,6 +58,9 @@ pub struct ProcessOptions {
     /// Lets the host's whole environment cross over.
     #[serde(default)]
     pub inherit_all: bool,
+    /// When the process counts as ready; as soon as it was started, if nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<Readiness>,
     /// The signal that asks for the end, such as `SIGTERM` or `INT`.
     #[serde(default)]
     pub stop_signal: StopSignalName,
@@ -73,6 +83,52 @@ pub struct ProcessOptions {
     /// What a carriage return without a newline means.
     #[serde(default)]
     pub carriage_return: CarriageReturn,
+    /// Whether it is started again after it ended.
+    #[serde(default)]
+    pub restart: RestartOptions,
+    /// What becomes of the process if the host dies.
+    #[serde(default)]
+    pub orphan: Orphan,
+    /// How often a heartbeat tells that the process was seen alive; zero for never.
+    #[serde(default = "default::heartbeat_interval", with = "duration")]
+    #[schemars(with = "String")]
+    pub heartbeat_interval: Duration,
+    /// How often processor and memory use of the whole tree are sampled, and it is looked for
+    /// processes that left the group; zero for never.
+    #[serde(default = "default::sample_interval", with = "duration")]
+    #[schemars(with = "String")]
+    pub sample_interval: Duration,
+    /// Whether its last line of output is told as its activity, at most once a second.
+    #[serde(default)]
+    pub activity: ActivityFrom,
+    /// A descriptor, from 3, to which the process writes lifecycle events of children of its own,
+    /// one JSON object a line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lifecycle_fd: Option<u16>,
+}
+
+/// What becomes of a process whose host dies without stopping it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Orphan {
+    /// It goes on.
+    #[default]
+    Leave,
+    /// The system sends it the stop signal (Linux only, and to the process alone, not its group).
+    Terminate,
+}
+
+/// Where a run's activity comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ActivityFrom {
+    /// Nowhere: output is shown as output.
+    #[default]
+    Nothing,
+    /// Its last line of output.
+    Output,
 }
 
 /// What a bare `\r` in the output means. Before a `\n` it is always part of the line's end.
@@ -99,6 +155,12 @@ mod default {
     pub(super) const fn drain_timeout() -> Duration {
         Duration::from_millis(500)
     }
+    pub(super) const fn heartbeat_interval() -> Duration {
+        Duration::from_secs(30)
+    }
+    pub(super) const fn sample_interval() -> Duration {
+        Duration::from_secs(2)
+    }
     pub(super) const fn max_line_bytes() -> usize {
         16 * 1024
     }
@@ -115,12 +177,19 @@ impl ProcessOptions {
             env: BTreeMap::new(),
             inherit: Vec::new(),
             inherit_all: false,
+            ready: None,
             stop_signal: StopSignalName::default(),
             grace: default::grace(),
             stop_deadline: default::stop_deadline(),
             drain_timeout: default::drain_timeout(),
             max_line_bytes: default::max_line_bytes(),
             carriage_return: CarriageReturn::default(),
+            restart: RestartOptions::default(),
+            orphan: Orphan::default(),
+            heartbeat_interval: default::heartbeat_interval(),
+            sample_interval: default::sample_interval(),
+            activity: ActivityFrom::default(),
+            lifecycle_fd: None,
         }
     }
 
@@ -130,10 +199,11 @@ impl ProcessOptions {
     ///
     /// [`AdapterErrorKind::InvalidConfig`] that names the key and says what would be right.
     pub fn check(&self) -> Result<(), AdapterError> {
-        let wrong = |key: &str, message: &'static str| {
+        let error = |key: &str, message: Cow<'static, str>| {
             Err(AdapterError::new(AdapterErrorKind::InvalidConfig, message)
                 .with_context("key", key))
         };
+        let wrong = |key: &str, message: &'static str| error(key, message.into());
         if self.command.is_empty() {
             return wrong("command", "the command is empty; give a program to run");
         }
@@ -171,7 +241,14 @@ impl ProcessOptions {
         if !(1..=MAX_LINE_BYTES).contains(&self.max_line_bytes) {
             return wrong("max_line_bytes", "the line cap must be 1 byte to 64 MiB");
         }
-        Ok(())
+        if self.lifecycle_fd.is_some_and(|fd| !(3..1024).contains(&fd)) {
+            return wrong("lifecycle_fd", "the descriptor must be 3 to 1023");
+        }
+        let ready = self.ready.as_ref().and_then(Readiness::fault);
+        match ready.or_else(|| self.restart.fault()) {
+            Some((key, message)) => error(key, message.into()),
+            None => Ok(()),
+        }
     }
 
     /// The id of the first child.

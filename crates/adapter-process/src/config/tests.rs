@@ -38,9 +38,18 @@ fn what_is_written_is_read_back() {
     let mut options = ProcessOptions::new("cargo");
     options.grace = Duration::from_millis(1500);
     options.stop_signal = "INT".parse().unwrap();
-    let text = serde_json::to_string(&options).unwrap();
-    let again: ProcessOptions = serde_json::from_str(&text).unwrap();
-    assert_eq!(serde_json::to_string(&again).unwrap(), text);
+    for check in [
+        ReadyCheck::http(1),
+        ReadyCheck::tcp(1),
+        ReadyCheck::log("up"),
+        ReadyCheck::exec("true", ["x"]),
+        ReadyCheck::Delay(Duration::from_secs(1)),
+    ] {
+        options.ready = Some(Readiness::new(check));
+        let text = serde_json::to_string(&options).unwrap();
+        let again: ProcessOptions = serde_json::from_str(&text).unwrap();
+        assert_eq!(serde_json::to_string(&again).unwrap(), text);
+    }
 }
 
 #[test]

@@ -184,6 +184,12 @@ fn abandoned() -> std::sync::MutexGuard<'static, Vec<rustix::process::Pid>> {
     ABANDONED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// How many children were dropped before they were gone and have not been reaped since.
+pub(crate) fn unreaped() -> usize {
+    reap_abandoned();
+    abandoned().len()
+}
+
 fn reap_abandoned() {
     use rustix::process::{WaitOptions, waitpid};
     abandoned().retain(|pid| matches!(waitpid(Some(*pid), WaitOptions::NOHANG), Ok(None)));

@@ -3,19 +3,29 @@
 #[cfg(unix)]
 mod leader;
 #[cfg(unix)]
+mod pressure;
+#[cfg(unix)]
 mod procfs;
 #[cfg(unix)]
 mod spawn;
+#[cfg(unix)]
+mod spawner;
 #[cfg(unix)]
 mod sys;
 
 #[cfg(unix)]
 pub(crate) use self::{
-    leader::{Group, Leader},
-    spawn::{Pipe, SpawnPlan, Spawned, find_program, spawn},
+    leader::{Group, Leader, unreaped},
+    pressure::Pressure,
+    procfs::{Processes, Tree, holders, listening_sockets, sockets_of},
+    spawn::{Output, Pipe, SpawnPlan, Spawned, find_program, spawn},
 };
 
 use std::sync::Arc;
+
+/// The signal that no process can refuse.
+#[cfg(unix)]
+pub(crate) const KILL: i32 = libc::SIGKILL;
 
 /// What tells a process from every other one that bears its number (supervision, adopting a PID).
 #[derive(Debug, Clone)]

@@ -1,6 +1,7 @@
 //! The table of processes, read from `/proc` for what nothing else gives: start ticks, groups, and
 //! who is whose child.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::Read;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -12,6 +13,14 @@ use super::ProcessIdentity;
 #[derive(Debug, Default)]
 pub(crate) struct Processes {
     entries: Vec<Process>,
+}
+
+/// The live processes of a run.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tree {
+    pub(crate) pids: Vec<u32>,
+    /// Those of them that are in another group.
+    pub(crate) escaped: Vec<u32>,
 }
 
 /// One process, as its `stat` file has it.
@@ -53,6 +62,55 @@ impl Processes {
         Self { entries }
     }
 
+    /// All pids.
+    pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
+        self.entries.iter().map(|process| process.pid)
+    }
+
+    /// Whether a process lives. A zombie does not.
+    pub(crate) fn lives(&self, pid: u32) -> bool {
+        self.get(pid).is_some_and(|process| !process.ended)
+    }
+
+    fn get(&self, pid: u32) -> Option<&Process> {
+        let at = self
+            .entries
+            .binary_search_by_key(&pid, |process| process.pid);
+        at.ok().map(|at| &self.entries[at])
+    }
+
+    /// The live processes of a run: the members of its group and all their descendants.
+    pub(crate) fn tree(&self, leader: u32) -> Tree {
+        let live = || self.entries.iter().filter(|process| !process.ended);
+        let mut pids: HashSet<u32> = live()
+            .filter(|p| p.group == leader)
+            .map(|p| p.pid)
+            .collect();
+        if pids.is_empty() {
+            return Tree::default();
+        }
+        // A child mostly has a higher pid than its parent, so that two passes are the rule.
+        loop {
+            let before = pids.len();
+            for process in live() {
+                if pids.contains(&process.parent) {
+                    pids.insert(process.pid);
+                }
+            }
+            if pids.len() == before {
+                break;
+            }
+        }
+        let mut pids: Vec<u32> = pids.into_iter().collect();
+        pids.sort_unstable();
+        let escaped = pids.iter().copied();
+        let escaped = escaped.filter(|pid| self.get(*pid).is_some_and(|p| p.group != leader));
+        Tree {
+            escaped: escaped.collect(),
+            pids,
+        }
+    }
+
     /// The members of a group that have not ended.
     pub(crate) fn members(&self, group: u32) -> Vec<u32> {
         let live = self.entries.iter().filter(|p| p.group == group && !p.ended);
@@ -89,6 +147,67 @@ impl Process {
             start_ticks,
         })
     }
+}
+
+/// Who holds one of these pipes open, among the processes that started no earlier than `since`.
+pub(crate) fn holders(pipes: &[u64], since: Option<u64>) -> Vec<u32> {
+    let own = std::process::id();
+    let table = Processes::read(Instant::now());
+    let later = table.entries.iter().filter(|p| !p.ended && p.pid != own);
+    later
+        .filter(|process| since.is_none_or(|since| process.start_ticks >= since))
+        .filter(|process| {
+            descriptors(process.pid, "pipe:[")
+                .is_some_and(|held| held.iter().any(|p| pipes.contains(p)))
+        })
+        .map(|process| process.pid)
+        .collect()
+}
+
+/// The sockets of a process, by the system's number; nothing if it may not be looked at.
+pub(crate) fn sockets_of(pid: u32) -> Option<Vec<u64>> {
+    descriptors(pid, "socket:[")
+}
+
+fn descriptors(pid: u32, kind: &str) -> Option<Vec<u64>> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let numbers = entries.flatten().filter_map(|entry| {
+        let target = fs::read_link(entry.path()).ok()?;
+        target
+            .to_str()?
+            .strip_prefix(kind)?
+            .strip_suffix(']')?
+            .parse()
+            .ok()
+    });
+    Some(numbers.collect())
+}
+
+/// The sockets that listen on a port, by the system's number.
+pub(crate) fn listening_sockets(port: u16) -> HashSet<u64> {
+    ["/proc/net/tcp", "/proc/net/tcp6"]
+        .iter()
+        .filter_map(|table| fs::read_to_string(table).ok())
+        .flat_map(|table| {
+            let sockets = table
+                .lines()
+                .skip(1)
+                .filter_map(|line| listening(line, port));
+            sockets.collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// Reads `slot: local remote state … uid timeout inode`; addresses as hexadecimal digits, and the
+/// state 0A of a listener.
+fn listening(line: &str, port: u16) -> Option<u64> {
+    let mut fields = line.split_ascii_whitespace();
+    let (_, local_port) = fields.nth(1)?.rsplit_once(':')?;
+    let state = fields.nth(1)?;
+    if state != "0A" || u16::from_str_radix(local_port, 16) != Ok(port) {
+        return None;
+    }
+    fields.nth(5)?.parse().ok()
 }
 
 fn number<T: std::str::FromStr>(digits: &[u8]) -> Option<T> {
@@ -134,6 +253,48 @@ mod tests {
                 start_ticks: 987_654
             }
         );
+    }
+
+    #[test]
+    fn a_tree_is_the_group_and_its_descendants_and_tells_who_left_the_group() {
+        let process = |pid, parent, group, ended| Process {
+            pid,
+            parent,
+            group,
+            ended,
+            start_ticks: 0,
+        };
+        let table = Processes {
+            entries: vec![
+                process(5, 20, 5, false),
+                process(10, 1, 10, false),
+                process(11, 10, 10, false),
+                process(12, 1, 10, true),
+                process(13, 12, 10, false),
+                process(20, 11, 20, false),
+                process(30, 1, 30, false),
+            ],
+        };
+        let tree = Tree {
+            pids: vec![5, 10, 11, 13, 20],
+            escaped: vec![5, 20],
+        };
+        assert_eq!(table.tree(10), tree);
+        assert_eq!(table.tree(99), Tree::default());
+        assert_eq!(table.members(10), [10, 11, 13]);
+    }
+
+    #[test]
+    fn a_listener_is_told_from_a_connection() {
+        let line = |state| {
+            format!(
+                "   0: 0100007F:1F90 00000000:0000 {state} 00000000:00000000 00:00000000 00000000     0        0 68842 1 0 100 0 0 10 0"
+            )
+        };
+        assert_eq!(listening(&line("0A"), 8080), Some(68842));
+        assert_eq!(listening(&line("0A"), 8081), None);
+        assert_eq!(listening(&line("01"), 8080), None);
+        assert_eq!(listening("garbage", 8080), None);
     }
 
     #[test]

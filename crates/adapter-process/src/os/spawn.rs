@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use headcount_contract::{StartError, StartErrorKind};
 use tokio::net::unix::pipe;
 
-use super::Leader;
+use super::{Leader, spawner, sys};
 
 /// What is to be started.
 #[derive(Debug)]
@@ -22,14 +22,27 @@ pub(crate) struct SpawnPlan<'a> {
     pub(crate) args: &'a [String],
     pub(crate) cwd: &'a Path,
     pub(crate) env: &'a BTreeMap<OsString, OsString>,
+    pub(crate) output: Output,
+    /// The descriptor that becomes the writing end of a pipe.
+    pub(crate) lifecycle_fd: Option<u16>,
+    /// The signal that the system sends it when the host dies.
+    pub(crate) end_with_host: Option<i32>,
+}
+
+/// What becomes of the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Output {
+    Piped,
+    Discarded,
 }
 
 /// What was started.
 #[derive(Debug)]
 pub(crate) struct Spawned {
     pub(crate) leader: Leader,
-    pub(crate) stdout: Pipe,
-    pub(crate) stderr: Pipe,
+    pub(crate) stdout: Option<Pipe>,
+    pub(crate) stderr: Option<Pipe>,
+    pub(crate) lifecycle: Option<Pipe>,
 }
 
 /// The reading end of an output pipe. Holds no buffer.
@@ -47,10 +60,19 @@ impl Pipe {
     pub(crate) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.try_read(buffer)
     }
+
+    /// The system's number of the pipe, the same for both of its ends.
+    pub(crate) fn number(&self) -> u64 {
+        rustix::fs::fstat(&self.0).map_or(0, |stat| stat.st_ino)
+    }
 }
 
-/// Starts a process as the leader of its own group, with no input and its outputs piped.
+/// Starts a process as the leader of its own group, with no input.
 pub(crate) fn spawn(plan: &SpawnPlan<'_>) -> Result<Spawned, StartError> {
+    let output = || match plan.output {
+        Output::Piped => Stdio::piped(),
+        Output::Discarded => Stdio::null(),
+    };
     let mut command = Command::new(plan.program);
     command
         .arg0(plan.called)
@@ -59,23 +81,54 @@ pub(crate) fn spawn(plan: &SpawnPlan<'_>) -> Result<Spawned, StartError> {
         .env_clear()
         .envs(plan.env)
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+        .stdout(output())
+        .stderr(output())
         .process_group(0);
-    let mut child = command.spawn().map_err(|error| why_not(plan, error))?;
+    let lifecycle = match plan.lifecycle_fd {
+        Some(at) => Some(lifecycle_pipe(&mut command, at).map_err(|error| why_not(plan, error))?),
+        None => None,
+    };
+    let child = match plan.end_with_host {
+        Some(signal) => spawner::spawn(command, signal),
+        None => command.spawn(),
+    };
+    let mut child = child.map_err(|error| why_not(plan, error))?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     // From here on a failure drops the leader, which kills what was started.
     let leader = Leader::new(child).map_err(|error| cannot_watch(plan, error))?;
     let pipe = |end: Option<OwnedFd>| {
-        end.ok_or_else(|| io::ErrorKind::BrokenPipe.into())
-            .and_then(pipe::Receiver::from_owned_fd)
-            .map(Pipe)
-            .map_err(|error| cannot_watch(plan, error))
+        end.map(|end| {
+            let receiver = pipe::Receiver::from_owned_fd(end);
+            receiver
+                .map(Pipe)
+                .map_err(|error| cannot_watch(plan, error))
+        })
+        .transpose()
     };
     Ok(Spawned {
         stdout: pipe(stdout.map(Into::into))?,
         stderr: pipe(stderr.map(Into::into))?,
+        // The writing end of ours is closed here: the end of the stream is the child's.
+        lifecycle: pipe(lifecycle.map(|ends| ends.reading))?,
         leader,
+    })
+}
+
+/// Both ends of a pipe whose writing end the child gets.
+struct LifecyclePipe {
+    reading: OwnedFd,
+    _writing: OwnedFd,
+}
+
+fn lifecycle_pipe(command: &mut Command, at: u16) -> io::Result<LifecyclePipe> {
+    let (reading, writing) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    // Taken at that very number where it is free: nothing that the spawn opens for itself can then
+    // be there in the child.
+    let writing = rustix::io::fcntl_dupfd_cloexec(&writing, i32::from(at))?;
+    sys::hand_over(command, writing.as_raw_fd(), i32::from(at));
+    Ok(LifecyclePipe {
+        reading,
+        _writing: writing,
     })
 }
 

@@ -1,8 +1,10 @@
-//! The system calls that no safe interface covers: signals through a pidfd to a whole group.
+//! The system calls that no safe interface covers: signals through a pidfd to a whole group, and what a child does between its fork and its program.
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -60,4 +62,44 @@ pub(super) fn kill_group(group: u32, signal: i32) -> io::Result<()> {
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// Makes the child's descriptor `at` a copy of `end`, which must stay open until the spawn.
+pub(super) fn hand_over(command: &mut Command, end: RawFd, at: RawFd) {
+    let copy = move || {
+        if end == at {
+            // SAFETY: async-signal-safe, on integers alone; between fork and exec the child has
+            // its own table of descriptors.
+            if unsafe { libc::fcntl(at, libc::F_SETFD, 0) } == -1 {
+                return Err(io::Error::last_os_error());
+            }
+        // SAFETY: as above.
+        } else if unsafe { libc::dup2(end, at) } == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    };
+    // SAFETY: the closure calls async-signal-safe functions only and does not allocate:
+    // `last_os_error` only reads errno.
+    unsafe { command.pre_exec(copy) };
+}
+
+/// Has the child terminated by the system when the thread that spawns it ends.
+#[cfg(target_os = "linux")]
+pub(super) fn end_with_this_thread(command: &mut Command, signal: i32) {
+    let parent = std::process::id();
+    let bind = move || {
+        // SAFETY: async-signal-safe calls on integers alone.
+        if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) } == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        // The parent may have died between the fork and the call before.
+        // SAFETY: always succeeds, touches no memory.
+        if u32::try_from(unsafe { libc::getppid() }) != Ok(parent) {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        Ok(())
+    };
+    // SAFETY: the closure calls async-signal-safe functions only and does not allocate.
+    unsafe { command.pre_exec(bind) };
 }

@@ -40,6 +40,7 @@ struct State {
 struct Queue {
     events: VecDeque<RunEvent>,
     log_bytes: usize,
+    child_events: usize,
     /// It was waited for in vain: output is counted, not kept, until it has caught up.
     lagging: bool,
     waker: Option<Waker>,
@@ -99,10 +100,44 @@ impl Hub {
     /// Hands on an event; a status becomes the present one.
     pub(crate) fn push(&self, event: &RunEvent) {
         let mut state = self.lock();
+        if state.closed {
+            return;
+        }
         if let RunEvent::Status(change) = event {
             state.status = Some(change.clone());
         }
         let wakers = state.each(|queue| queue.push(event));
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Hands on an event of a child of the run. Returns whether a subscriber that is not given up
+    /// has fallen behind.
+    #[must_use]
+    pub(crate) fn push_child(&self, event: &RunEvent) -> bool {
+        let mut behind = false;
+        let mut state = self.lock();
+        if state.closed {
+            return false;
+        }
+        let wakers = state.each(|queue| {
+            queue.push_child(event);
+            behind |= queue.is_behind();
+        });
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+        behind
+    }
+
+    /// Hands on the last event: nothing follows it.
+    pub(crate) fn end(&self, change: StatusChange) {
+        let event = RunEvent::Status(change.clone());
+        let mut state = self.lock();
+        if std::mem::replace(&mut state.closed, true) {
+            return;
+        }
+        state.status = Some(change);
+        let wakers = state.each(|queue| queue.push(&event));
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -113,6 +148,9 @@ impl Hub {
         let batch = Arc::new(batch);
         let mut behind = false;
         let mut state = self.lock();
+        if state.closed {
+            return false;
+        }
         let wakers = state.each(|queue| {
             queue.push_log(&batch);
             behind |= queue.is_behind();
@@ -192,8 +230,20 @@ impl Queue {
         self.events.push_back(RunEvent::Log(batch.clone()));
     }
 
+    fn push_child(&mut self, event: &RunEvent) {
+        if self.lagging || self.child_events >= QUEUE_EVENTS {
+            match self.events.back_mut() {
+                Some(RunEvent::ChildEventsMissed(missed)) => *missed += 1,
+                _ => self.events.push_back(RunEvent::ChildEventsMissed(1)),
+            }
+            return;
+        }
+        self.child_events += 1;
+        self.events.push_back(event.clone());
+    }
+
     fn is_behind(&self) -> bool {
-        !self.lagging && self.log_bytes > HIGH_WATER
+        !self.lagging && (self.log_bytes > HIGH_WATER || self.child_events > QUEUE_EVENTS / 2)
     }
 }
 
@@ -225,6 +275,7 @@ impl Stream for Subscription {
         };
         std::mem::swap(&mut queue.events, &mut this.taken);
         queue.log_bytes = 0;
+        queue.child_events = 0;
         queue.lagging = false;
         if let Some(event) = this.taken.pop_front() {
             drop(state);

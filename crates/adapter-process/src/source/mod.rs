@@ -1,7 +1,14 @@
 //! All input and output of a run: its task, its pipes, its group, and those who listen.
 
 mod hub;
+mod lifecycle;
+mod reader;
+mod ready;
+mod sampler;
+mod stop;
 mod supervise;
 
 pub(crate) use self::hub::Hub;
-pub(crate) use self::supervise::{Progress, StopLevel, Supervisor, raise};
+pub(crate) use self::ready::Surroundings;
+pub(crate) use self::stop::{StopLevel, raise};
+pub(crate) use self::supervise::{Controls, Progress, Supervisor};

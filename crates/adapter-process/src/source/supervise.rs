@@ -1,41 +1,30 @@
 //! One run from its start to its one terminal event.
 
-use std::cell::RefCell;
 use std::future::{Future, pending};
-use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use headcount_contract::{
-    Details, OutputStream, RunEvent, RunStatus, StatusChange, StopSignal, Timestamp,
-};
+use headcount_contract::{Details, OutputStream, RunEvent, RunStatus, StatusChange, StopSignal};
+use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::Hub;
-use crate::config::ProcessOptions;
-use crate::lines::Splitter;
-use crate::os::{Cause, Group, Leader, Pipe, Spawned};
-use crate::translate::{End, ended, identity_details};
+use super::lifecycle::LifecycleReader;
+use super::reader::{LineWatch, Read, Reader, now};
+use super::sampler::{Sampling, escaped_event};
+use super::stop::{Stop, StopLevel, StopStep, raise};
+use super::{Hub, ready};
+use crate::config::{OnTimeout, ProcessOptions, ReadyCheck};
+use crate::os::{Cause, Group, KILL, Leader, Pipe, Processes, Spawned, holders};
+use crate::translate::{AskedBy, End, ended, identity_details};
 
 /// How long a reader waits for a subscriber that is behind before it goes on without it.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// What is read at once, into one buffer a thread.
-const READ_BYTES: usize = 64 * 1024;
-/// What is still read from a pipe that others hold open, once the wait for its end is over.
-const LAST_BYTES: usize = 1 << 20;
-/// How often a group that is being stopped is looked at: soon, then less and less often.
-const FIRST_LOOK: Duration = Duration::from_millis(1);
-const LONGEST_LOOK: Duration = Duration::from_millis(50);
-
-/// How urgently the end was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) enum StopLevel {
-    #[default]
-    None,
-    Graceful,
-    Now,
-}
+/// The pause between two activities.
+const ACTIVITY_PAUSE: Duration = Duration::from_secs(1);
+/// How old the table of processes may be in which a stop looks for those it will not reach.
+const RECENT: Duration = Duration::from_millis(100);
 
 /// How far the run and the attempts to stop it have come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -47,11 +36,11 @@ pub(crate) struct Progress {
 
 /// What of the options a running supervisor needs.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Policy {
-    stop_signal: i32,
-    grace: Duration,
-    stop_deadline: Duration,
-    drain_timeout: Duration,
+pub(super) struct Policy {
+    pub(super) stop_signal: i32,
+    pub(super) grace: Duration,
+    pub(super) stop_deadline: Duration,
+    pub(super) drain_timeout: Duration,
 }
 
 impl From<&ProcessOptions> for Policy {
@@ -65,103 +54,104 @@ impl From<&ProcessOptions> for Policy {
     }
 }
 
-/// Supervises one process: reads its output, notices its end, stops its group.
+/// How others reach a running supervisor.
 #[derive(Debug)]
+pub(crate) struct Controls {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) request: watch::Sender<StopLevel>,
+    pub(crate) progress: watch::Sender<Progress>,
+    pub(crate) host_stop: Option<StopSignal>,
+}
+
+/// Supervises one process: reads its output, notices its end, stops its group.
 pub(crate) struct Supervisor {
     leader: Leader,
     hub: Arc<Hub>,
     policy: Policy,
     stdout: Reader,
     stderr: Reader,
+    lifecycle: Option<Box<LifecycleReader>>,
+    watch: LineWatch,
     request: watch::Receiver<StopLevel>,
     /// For setting the request back after a stop that failed.
     request_again: watch::Sender<StopLevel>,
     progress: watch::Sender<Progress>,
     host_stop: Option<StopSignal>,
+    readiness: Option<Box<Awaited>>,
+    /// Who asked for the present stop.
+    asked_by: AskedBy,
     exit: Option<Exit>,
     stop: Option<Stop>,
     /// Subscribers are behind; until then nothing is read.
     paused_until: Option<Instant>,
+    heartbeat: Option<(Instant, Duration)>,
+    activity_at: Instant,
+    sampling: Option<Sampling>,
     finished: bool,
+}
+
+/// The readiness that is waited for.
+struct Awaited {
+    probe: Pin<Box<dyn Future<Output = ()> + Send>>,
+    deadline: Option<Instant>,
+    options: Arc<ProcessOptions>,
 }
 
 /// The end of the leader.
 #[derive(Debug, Clone, Copy)]
 struct Exit {
     cause: Cause,
-    stop_requested: bool,
+    asked_by: AskedBy,
     /// Until then the ends of the outputs are awaited.
     drain_until: Instant,
-}
-
-/// A stop under way.
-#[derive(Debug, Clone, Copy)]
-struct Stop {
-    /// When the group is killed; none once it was.
-    kill_at: Option<Instant>,
-    /// When the stop has failed.
-    fail_at: Instant,
-    escalated: bool,
-    failed: bool,
-    gone: bool,
-    look_at: Instant,
-    look_after: Duration,
-}
-
-/// One output stream.
-#[derive(Debug)]
-struct Reader {
-    pipe: Option<Pipe>,
-    /// Its end was not waited for.
-    left_open: bool,
-    splitter: Splitter,
 }
 
 /// What happened next.
 enum Turn {
     Readable(OutputStream),
+    LifecycleReadable,
     Room,
+    Ready,
     Exited(Cause),
     StopRequested,
     HostStop,
     Due,
 }
 
-thread_local! {
-    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into_boxed_slice());
-}
-
-fn now() -> Timestamp {
-    SystemTime::now().into()
-}
-
 impl Supervisor {
-    pub(crate) fn new(
-        spawned: Spawned,
-        options: &ProcessOptions,
-        hub: Arc<Hub>,
-        request: &watch::Sender<StopLevel>,
-        progress: watch::Sender<Progress>,
-        host_stop: Option<StopSignal>,
-    ) -> Self {
-        let reader = |stream, pipe| Reader {
-            pipe: Some(pipe),
-            left_open: false,
-            splitter: Splitter::new(stream, options.max_line_bytes, options.carriage_return),
-        };
-        Self {
-            leader: spawned.leader,
+    pub(crate) fn new(spawned: Spawned, options: &Arc<ProcessOptions>, controls: Controls) -> Self {
+        let Controls {
             hub,
-            policy: options.into(),
-            stdout: reader(OutputStream::Stdout, spawned.stdout),
-            stderr: reader(OutputStream::Stderr, spawned.stderr),
-            request: request.subscribe(),
-            request_again: request.clone(),
+            request,
             progress,
             host_stop,
+        } = controls;
+        let now = Instant::now();
+        let beat = options.heartbeat_interval;
+        let leader = spawned.leader;
+        let sampling = Sampling::begin(&hub, leader.identity(), options.sample_interval);
+        Self {
+            stdout: Reader::new(OutputStream::Stdout, spawned.stdout, options),
+            stderr: Reader::new(OutputStream::Stderr, spawned.stderr, options),
+            lifecycle: spawned
+                .lifecycle
+                .map(|pipe| Box::new(LifecycleReader::new(pipe))),
+            leader,
+            hub,
+            policy: (&**options).into(),
+            watch: LineWatch::new(options.activity),
+            request: request.subscribe(),
+            request_again: request,
+            progress,
+            host_stop,
+            readiness: None,
+            asked_by: AskedBy::Nobody,
             exit: None,
             stop: None,
             paused_until: None,
+            heartbeat: (!beat.is_zero()).then(|| (now + beat, beat)),
+            activity_at: now,
+            sampling,
             finished: false,
         }
     }
@@ -171,17 +161,52 @@ impl Supervisor {
         identity_details(self.leader.identity())
     }
 
-    /// Tells that the process was started and, if it still lives, that it is ready.
-    pub(crate) fn announce(&mut self) {
+    /// Tells that the process was started and, if nothing more is asked of it, that it is ready.
+    pub(crate) fn announce(
+        &mut self,
+        options: &Arc<ProcessOptions>,
+        surroundings: ready::Surroundings,
+    ) {
         self.status(RunStatus::Starting);
-        if self.leader.has_ended().is_none() {
-            self.status(RunStatus::Ready);
+        let Some(readiness) = &options.ready else {
+            return self.ready();
+        };
+        if let ReadyCheck::Log(check) = &readiness.check {
+            self.watch.want(check);
         }
+        let probe = ready::probe(
+            options.clone(),
+            surroundings,
+            self.leader.identity().pid,
+            self.hub.clone(),
+        );
+        self.readiness = Some(Box::new(Awaited {
+            probe: Box::pin(probe),
+            deadline: Some(Instant::now() + readiness.timeout),
+            options: options.clone(),
+        }));
     }
 
     fn status(&self, status: RunStatus) {
         self.hub
             .push(&RunEvent::Status(StatusChange::new(status, now())));
+    }
+
+    fn diagnostic(&self, message: impl Into<String>, details: Details) {
+        self.hub.push(&RunEvent::Error {
+            message: message.into(),
+            timestamp: now(),
+            details,
+        });
+    }
+
+    /// Never ready once an exit was seen or a stop was asked for.
+    fn ready(&mut self) {
+        self.readiness = None;
+        self.watch.want_nothing();
+        if self.exit.is_none() && self.stop.is_none() && self.leader.has_ended().is_none() {
+            self.status(RunStatus::Ready);
+        }
     }
 
     /// Runs until the terminal event has been told.
@@ -190,7 +215,9 @@ impl Supervisor {
             let turn = self.next_turn().await;
             match turn {
                 Turn::Readable(stream) => self.read(stream),
+                Turn::LifecycleReadable => self.read_lifecycle(),
                 Turn::Room => self.paused_until = None,
+                Turn::Ready => self.ready(),
                 Turn::Exited(cause) => self.exited(cause),
                 Turn::HostStop => {
                     self.host_stop = None;
@@ -202,7 +229,7 @@ impl Supervisor {
             }
             self.do_what_is_due();
         }
-        self.finish();
+        self.finish().await;
     }
 
     /// Waits for whatever comes first.
@@ -210,10 +237,20 @@ impl Supervisor {
         let due = self.next_due();
         let reading = self.paused_until.is_none();
         let exited = self.exit.is_some();
+        let lifecycle = self
+            .lifecycle
+            .as_ref()
+            .and_then(|lifecycle| lifecycle.pipe.as_ref());
+        let probe = self
+            .readiness
+            .as_mut()
+            .map(|awaited| awaited.probe.as_mut());
         tokio::select! {
             () = readable(self.stdout.pipe.as_ref()), if reading => Turn::Readable(OutputStream::Stdout),
             () = readable(self.stderr.pipe.as_ref()), if reading => Turn::Readable(OutputStream::Stderr),
+            () = readable(lifecycle), if reading => Turn::LifecycleReadable,
             () = self.hub.room(), if !reading => Turn::Room,
+            () = some(probe) => Turn::Ready,
             cause = self.leader.ended(), if !exited => Turn::Exited(cause),
             Ok(()) = self.request.changed() => Turn::StopRequested,
             () = some(self.host_stop.as_mut()) => Turn::HostStop,
@@ -223,22 +260,35 @@ impl Supervisor {
 
     /// When something is to be done even if nothing happens.
     fn next_due(&self) -> Option<Instant> {
-        let stop = self.stop.iter().flat_map(|stop| {
-            let fail_at = (!stop.failed).then_some(stop.fail_at);
-            let look_at = (!stop.gone).then_some(stop.look_at);
-            [stop.kill_at, fail_at, look_at]
-        });
+        let stop = self.stop.and_then(|stop| stop.due());
         let drain = self
             .exit
             .filter(|_| self.is_reading())
             .map(|exit| exit.drain_until);
         // While nothing is read, the end of the draining waits too.
         let reading = self.paused_until.or(drain);
-        stop.flatten().chain(reading).min()
+        let ready = self.readiness.as_ref().and_then(|awaited| awaited.deadline);
+        let heartbeat = self.heartbeat.map(|(at, _)| at);
+        let activity = self.watch.latest.as_ref().map(|_| self.activity_at);
+        [stop, reading, ready, heartbeat, activity]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn do_what_is_due(&mut self) {
         let now = Instant::now();
+        if self.watch.found && self.readiness.is_some() {
+            self.ready();
+        }
+        if self
+            .readiness
+            .as_ref()
+            .and_then(|r| r.deadline)
+            .is_some_and(|at| at <= now)
+        {
+            self.not_ready_in_time();
+        }
         if self.paused_until.is_some_and(|until| until <= now) {
             self.hub.give_up_laggards();
             self.paused_until = None;
@@ -246,48 +296,71 @@ impl Supervisor {
         if self.paused_until.is_none() && self.exit.is_some_and(|exit| exit.drain_until <= now) {
             self.read_the_last();
         }
-        let Some(mut stop) = self.stop else { return };
-        if stop.kill_at.is_some_and(|at| at <= now) && !stop.gone {
-            stop.kill_at = None;
-            stop.escalated = true;
-            stop.fail_at = now + self.policy.stop_deadline;
-            stop.look_after = FIRST_LOOK;
-            stop.look_at = now;
-            self.signal(libc::SIGKILL);
+        while let Some(stop) = &mut self.stop
+            && let Some(step) = stop.step(self.policy, now)
+        {
+            self.carry_out(step);
         }
-        if !stop.gone && stop.look_at <= now {
-            stop.gone = self.exit.is_some() && self.leader.group() == Group::Gone;
-            stop.look_after = (stop.look_after * 2).min(LONGEST_LOOK);
-            stop.look_at = now + stop.look_after;
+        if let Some((at, interval)) = self.heartbeat
+            && at <= now
+        {
+            self.heartbeat = Some((now + interval, interval));
+            if self.leader.has_ended().is_none() {
+                self.hub.push(&RunEvent::Heartbeat(super::reader::now()));
+            }
         }
-        if !stop.gone && !stop.failed && stop.fail_at <= now {
-            stop.failed = true;
-            // The next request is a new stop.
-            self.request_again.send_replace(StopLevel::None);
-            self.request.mark_unchanged();
-            self.progress
-                .send_modify(|progress| progress.failed_stops += 1);
+        if self.activity_at <= now
+            && let Some(text) = self.watch.latest.take()
+        {
+            self.activity_at = now + ACTIVITY_PAUSE;
+            self.hub.push(&RunEvent::Activity {
+                text,
+                timestamp: super::reader::now(),
+            });
         }
-        self.stop = Some(stop);
+    }
+
+    fn not_ready_in_time(&mut self) {
+        let Some(awaited) = &mut self.readiness else {
+            return;
+        };
+        awaited.deadline = None;
+        let Some(readiness) = awaited.options.ready.clone() else {
+            return;
+        };
+        let timeout = headcount_adapter_kit::duration::write(readiness.timeout);
+        let details = Details::from_iter([("readyTimeout", json!(timeout))]);
+        self.diagnostic(
+            format!("the process was not ready within {timeout}"),
+            details,
+        );
+        if readiness.on_timeout == OnTimeout::Fail {
+            self.begin_stop(StopLevel::Graceful, AskedBy::NotReady);
+        }
     }
 
     fn exited(&mut self, cause: Cause) {
         self.exit = Some(Exit {
             cause,
-            stop_requested: self.stop.is_some(),
+            asked_by: self.asked_by,
             drain_until: Instant::now() + self.policy.drain_timeout,
         });
         self.host_stop = None;
+        self.readiness = None;
+        self.heartbeat = None;
+        self.sampling = None;
+        self.watch.want_nothing();
         self.leader.reap_if_group_stays_in_reach();
         if let Some(stop) = &mut self.stop {
-            stop.look_at = Instant::now();
-            stop.look_after = FIRST_LOOK;
+            stop.look_soon(Instant::now());
         }
     }
 
     fn stop_requested(&mut self) {
         let level = *self.request.borrow_and_update();
-        let now = Instant::now();
+        if level == StopLevel::None {
+            return;
+        }
         // An exit that nobody has looked at yet came before the request.
         if self.stop.is_none()
             && self.exit.is_none()
@@ -295,69 +368,108 @@ impl Supervisor {
         {
             self.exited(cause);
         }
-        match (level, &mut self.stop) {
-            (StopLevel::None, _) => {}
-            (level, Some(stop)) if !stop.failed => {
-                if level == StopLevel::Now && stop.kill_at.is_some() {
-                    stop.kill_at = Some(now);
+        self.begin_stop(level, AskedBy::Host);
+    }
+
+    fn begin_stop(&mut self, level: StopLevel, asked_by: AskedBy) {
+        let now = Instant::now();
+        self.readiness = None;
+        if let Some(stop) = &mut self.stop
+            && !stop.failed
+        {
+            if level == StopLevel::Now {
+                stop.hurry(now);
+            }
+            return;
+        }
+        self.asked_by = asked_by;
+        self.stop = Some(Stop::begin(level, self.policy, now));
+        self.tell_whom_it_does_not_reach();
+        if level != StopLevel::Now {
+            self.signal(self.policy.stop_signal);
+        }
+    }
+
+    /// Processes that have left the group are told of, not hunted.
+    fn tell_whom_it_does_not_reach(&mut self) {
+        if self.exit.is_some() {
+            return;
+        }
+        let recent = std::time::Instant::now().checked_sub(RECENT);
+        let table = Processes::read(recent.unwrap_or_else(std::time::Instant::now));
+        let escaped = table.tree(self.leader.identity().pid).escaped;
+        match &self.sampling {
+            Some(sampling) => sampling.tell_escaped(&escaped),
+            None if escaped.is_empty() => {}
+            None => self.hub.push(&escaped_event(&escaped)),
+        }
+    }
+
+    fn carry_out(&mut self, step: StopStep) {
+        match step {
+            StopStep::Kill => self.signal(KILL),
+            StopStep::Look => {
+                let gone = self.exit.is_some() && self.leader.group() == Group::Gone;
+                if let Some(stop) = &mut self.stop {
+                    stop.gone = gone;
                 }
             }
-            (level, _) => {
-                let kill_at = match level {
-                    StopLevel::Now => now,
-                    _ => now + self.policy.grace,
-                };
-                self.stop = Some(Stop {
-                    kill_at: Some(kill_at),
-                    fail_at: kill_at + self.policy.stop_deadline,
-                    escalated: false,
-                    failed: false,
-                    gone: false,
-                    look_at: now + FIRST_LOOK,
-                    look_after: FIRST_LOOK,
-                });
-                if level != StopLevel::Now {
-                    self.signal(self.policy.stop_signal);
-                }
+            StopStep::Fail => {
+                self.diagnostic(
+                    "the run could not be stopped and still lives",
+                    Details::EMPTY,
+                );
+                // The next request is a new stop.
+                self.request_again.send_replace(StopLevel::None);
+                self.request.mark_unchanged();
+                self.progress
+                    .send_modify(|progress| progress.failed_stops += 1);
             }
         }
     }
 
     fn signal(&self, signal: i32) {
         if let Err(error) = self.leader.signal_group(signal) {
-            self.hub.push(&RunEvent::Error {
-                message: format!("the group could not be signalled: {error}"),
-                timestamp: now(),
-                details: Details::from_iter([("signal", serde_json::json!(signal))]),
-            });
+            let details = Details::from_iter([("signal", json!(signal))]);
+            self.diagnostic(
+                format!("the group could not be signalled: {error}"),
+                details,
+            );
         }
     }
 
-    /// Reads once, and hands on the lines.
     fn read(&mut self, stream: OutputStream) {
         let reader = match stream {
             OutputStream::Stdout => &mut self.stdout,
             OutputStream::Stderr => &mut self.stderr,
         };
-        if reader.read_once(&self.hub) == Read::Behind {
+        if reader.read_once(&self.hub, &mut self.watch) == Read::Behind {
             self.paused_until = Some(Instant::now() + PATIENCE);
         }
     }
 
-    /// Reads what already is in pipes whose end does not come, and leaves them.
+    fn read_lifecycle(&mut self) {
+        if let Some(lifecycle) = &mut self.lifecycle
+            && lifecycle.read_once(&self.hub) == Read::Behind
+        {
+            self.paused_until = Some(Instant::now() + PATIENCE);
+        }
+    }
+
     fn read_the_last(&mut self) {
-        for reader in [&mut self.stdout, &mut self.stderr] {
-            for _ in 0..LAST_BYTES / READ_BYTES {
-                if matches!(reader.read_once(&self.hub), Read::Empty | Read::Closed) {
-                    break;
-                }
-            }
-            reader.leave(&self.hub);
+        self.stdout.read_the_last(&self.hub, &mut self.watch);
+        self.stderr.read_the_last(&self.hub, &mut self.watch);
+        if let Some(lifecycle) = &mut self.lifecycle {
+            lifecycle.read_the_last(&self.hub);
         }
     }
 
     fn is_reading(&self) -> bool {
-        self.stdout.is_open() || self.stderr.is_open()
+        let lifecycle = self
+            .lifecycle
+            .as_ref()
+            .is_some_and(|lifecycle| lifecycle.pipe.is_some());
+        self.stdout.is_open() || self.stderr.is_open() || lifecycle
     }
 
     /// Whether the process has ended, its output too or it was waited for long enough, and a stop
@@ -366,8 +478,12 @@ impl Supervisor {
         self.exit.is_some() && !self.is_reading() && self.stop.is_none_or(|stop| stop.gone)
     }
 
-    fn finish(&mut self) {
+    async fn finish(&mut self) {
         let Some(exit) = self.exit else { return };
+        let left_open: Vec<u64> = [&self.stdout, &self.stderr]
+            .into_iter()
+            .filter_map(|reader| reader.left_open)
+            .collect();
         let leftovers = match self.stop {
             Some(_) => Vec::new(),
             None => match self.leader.group() {
@@ -375,21 +491,30 @@ impl Supervisor {
                 Group::Members(members) => members,
             },
         };
+        let since = self.leader.identity().start_ticks;
+        let mut held_by = Vec::new();
+        if !left_open.is_empty() {
+            // It looks at every process's descriptors, which takes milliseconds.
+            let search = tokio::task::spawn_blocking({
+                let left_open = left_open.clone();
+                move || holders(&left_open, since)
+            });
+            held_by = search.await.unwrap_or_default();
+        }
         self.leader.reap();
         self.finished = true;
         let end = End {
             cause: exit.cause,
-            stop_requested: exit.stop_requested,
+            asked_by: exit.asked_by,
             escalated: self.stop.is_some_and(|stop| stop.escalated),
-            output_open: self.stdout.left_open() || self.stderr.left_open(),
+            output_open: !left_open.is_empty(),
             leftovers,
+            held_by,
         };
         if let Some(diagnostic) = end.diagnostic(now()) {
             self.hub.push(&diagnostic);
         }
-        let change = ended(self.leader.identity(), &end, now());
-        self.hub.push(&RunEvent::Status(change));
-        self.hub.close();
+        self.hub.end(ended(self.leader.identity(), &end, now()));
         self.progress.send_modify(|progress| progress.ended = true);
     }
 }
@@ -398,81 +523,10 @@ impl Drop for Supervisor {
     /// A supervisor that is dropped with its runtime leaves no orphan.
     fn drop(&mut self) {
         if !self.finished {
-            let _ = self.leader.signal_group(libc::SIGKILL);
+            let _ = self.leader.signal_group(KILL);
             self.hub.close();
         }
     }
-}
-
-/// What a reading has come to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Read {
-    More,
-    /// More, and a subscriber is behind.
-    Behind,
-    Empty,
-    Closed,
-}
-
-impl Reader {
-    fn is_open(&self) -> bool {
-        self.pipe.is_some()
-    }
-
-    fn left_open(&self) -> bool {
-        self.left_open
-    }
-
-    fn read_once(&mut self, hub: &Hub) -> Read {
-        let Some(pipe) = &self.pipe else {
-            return Read::Closed;
-        };
-        let batch = BUFFER.with_borrow_mut(|buffer| match pipe.try_read(buffer) {
-            Ok(0) => Err(Read::Closed),
-            Ok(read) => Ok(self.splitter.feed(&buffer[..read], now())),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Read::Empty),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
-            Err(_) => Err(Read::Closed),
-        });
-        match batch {
-            Ok(Some(batch)) => {
-                if hub.push_log(batch) {
-                    Read::Behind
-                } else {
-                    Read::More
-                }
-            }
-            Ok(None) => Read::More,
-            Err(Read::Closed) => {
-                self.pipe = None;
-                self.flush(hub);
-                Read::Closed
-            }
-            Err(read) => read,
-        }
-    }
-
-    /// Gives up a pipe whose end has not come.
-    fn leave(&mut self, hub: &Hub) {
-        if self.pipe.take().is_some() {
-            self.left_open = true;
-            self.flush(hub);
-        }
-    }
-
-    fn flush(&mut self, hub: &Hub) {
-        if let Some(batch) = self.splitter.finish(now()) {
-            // The last line: there is nothing left to hold back.
-            let _behind = hub.push_log(batch);
-        }
-    }
-}
-
-/// Raises a request, and says whether that changed it.
-pub(crate) fn raise(level: &mut StopLevel, to: StopLevel) -> bool {
-    let higher = *level < to;
-    *level = to.max(*level);
-    higher
 }
 
 async fn readable(pipe: Option<&Pipe>) {

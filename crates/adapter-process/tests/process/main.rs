@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests, outside of any test
 
 mod adapter;
+mod faults;
 mod runtime;
 mod support;

@@ -135,3 +135,28 @@ pub(crate) fn lives(pid: u32) -> bool {
         .and_then(|(_, rest)| rest.trim().chars().next());
     !matches!(state, None | Some('Z' | 'X'))
 }
+
+/// The statuses, in order.
+pub(crate) fn statuses(events: &[RunEvent]) -> Vec<RunStatus> {
+    let status = |event: &RunEvent| match event {
+        RunEvent::Status(change) => Some(change.status),
+        _ => None,
+    };
+    events.iter().filter_map(status).collect()
+}
+
+/// Waits for the first line.
+pub(crate) async fn until_output(stream: &mut RunEventStream) {
+    within(async {
+        while !matches!(
+            stream.next().await.expect("the run goes on"),
+            RunEvent::Log(_)
+        ) {}
+    })
+    .await;
+}
+
+pub(crate) fn pid_of(handle: &Arc<dyn RunHandle>) -> u32 {
+    let pid = handle.facts().get("pid").and_then(|pid| pid.as_u64());
+    u32::try_from(pid.expect("a run has a pid")).expect("a pid")
+}

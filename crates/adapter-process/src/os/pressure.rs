@@ -1,0 +1,91 @@
+//! How near the host is to what the system gives it: open files and processes.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use super::{Processes, unreaped};
+
+/// How much is used of what may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub(crate) used: u64,
+    pub(crate) limit: u64,
+}
+
+impl Share {
+    /// Nine tenths are used.
+    pub(crate) fn is_tight(self) -> bool {
+        self.used.saturating_mul(10) >= self.limit.saturating_mul(9)
+    }
+}
+
+/// What may soon keep a child from being started.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pressure {
+    pub(crate) files: Share,
+    pub(crate) processes: Share,
+    /// Children that were killed and not reaped yet.
+    pub(crate) unreaped: usize,
+}
+
+/// The table of processes may be this old.
+const RECENT: Duration = Duration::from_secs(5);
+
+impl Pressure {
+    pub(crate) fn now() -> Self {
+        let recent = Instant::now()
+            .checked_sub(RECENT)
+            .unwrap_or_else(Instant::now);
+        Self {
+            files: Share {
+                used: lowest_free_descriptor(),
+                limit: file_limit(),
+            },
+            processes: Share {
+                used: Processes::read(recent).pids().count() as u64,
+                limit: process_limit(),
+            },
+            unreaped: unreaped(),
+        }
+    }
+}
+
+/// Descriptors are given lowest first, so that the next one tells how many are open without
+/// counting them.
+fn lowest_free_descriptor() -> u64 {
+    use std::os::fd::AsRawFd;
+    let next = std::fs::File::open("/dev/null").map(|file| file.as_raw_fd());
+    next.map_or(u64::MAX, |fd| fd.unsigned_abs().into())
+}
+
+fn file_limit() -> u64 {
+    use rustix::process::{Resource, getrlimit};
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+fn process_limit() -> u64 {
+    static LIMIT: OnceLock<u64> = OnceLock::new();
+    *LIMIT.get_or_init(|| {
+        let text = std::fs::read_to_string("/proc/sys/kernel/pid_max");
+        text.ok()
+            .and_then(|text| text.trim().parse().ok())
+            .unwrap_or(u64::MAX)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nine_tenths_are_tight() {
+        for (used, limit, tight) in [
+            (0, 10, false),
+            (8, 10, false),
+            (9, 10, true),
+            (5, u64::MAX, false),
+        ] {
+            assert_eq!(Share { used, limit }.is_tight(), tight, "{used} of {limit}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Children that shall not outlive the host.
+//!
+//! Linux ends them when the *thread* that spawned them ends, so that they are all spawned by one
+//! thread that lives as long as the host.
+
+use std::io;
+use std::process::{Child, Command};
+use std::sync::{OnceLock, mpsc};
+
+/// Spawns a child to which the system sends `signal` when the host dies.
+#[cfg(target_os = "linux")]
+pub(super) fn spawn(mut command: Command, signal: i32) -> io::Result<Child> {
+    static SPAWNER: OnceLock<Option<mpsc::Sender<Job>>> = OnceLock::new();
+    let gone = || io::Error::other("the thread that starts processes is gone");
+    super::sys::end_with_this_thread(&mut command, signal);
+    let (answer, answered) = mpsc::sync_channel(1);
+    let spawner = SPAWNER
+        .get_or_init(start_thread)
+        .as_ref()
+        .ok_or_else(gone)?;
+    spawner.send(Job { command, answer }).map_err(|_| gone())?;
+    // As long as the spawn itself takes.
+    answered.recv().map_err(|_| gone())?
+}
+
+/// Elsewhere no system does this; the adapter says so in its limitations.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn spawn(mut command: Command, _: i32) -> io::Result<Child> {
+    command.spawn()
+}
+
+struct Job {
+    command: Command,
+    answer: mpsc::SyncSender<io::Result<Child>>,
+}
+
+fn start_thread() -> Option<mpsc::Sender<Job>> {
+    let (jobs, queue) = mpsc::channel::<Job>();
+    let spawn_all = move || {
+        for Job {
+            mut command,
+            answer,
+        } in queue
+        {
+            let _ = answer.send(command.spawn());
+        }
+    };
+    let thread = std::thread::Builder::new().name("headcount-spawner".to_owned());
+    thread.spawn(spawn_all).ok()?;
+    Some(jobs)
+}
