@@ -7,7 +7,6 @@ use headcount_contract::{AdapterError, AdapterErrorKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use crate::duration::HumanDuration;
 use crate::process::check_number;
 
 /// Which processes to adopt.
@@ -37,13 +36,21 @@ pub struct ExternalConfig {
     #[serde(rename = "match", skip_serializing_if = "Vec::is_empty")]
     pub matchers: Vec<Matcher>,
     /// How often a living process is said to live.
-    pub heartbeat_interval: HumanDuration,
+    #[serde(with = "headcount_adapter_kit::duration")]
+    #[schemars(with = "String")]
+    pub heartbeat_interval: Duration,
     /// How often PID files and matchers are looked at. Without them nothing is.
-    pub scan_interval: HumanDuration,
+    #[serde(with = "headcount_adapter_kit::duration")]
+    #[schemars(with = "String")]
+    pub scan_interval: Duration,
     /// How often processor and memory use are sampled, for 256 processes at a time; `0ms` for never.
-    pub sample_interval: HumanDuration,
+    #[serde(with = "headcount_adapter_kit::duration")]
+    #[schemars(with = "String")]
+    pub sample_interval: Duration,
     /// How often a process is looked at where the system gives no handle that tells of its end.
-    pub poll_interval: HumanDuration,
+    #[serde(with = "headcount_adapter_kit::duration")]
+    #[schemars(with = "String")]
+    pub poll_interval: Duration,
     /// How many living processes are observed at most.
     pub max_processes: usize,
 }
@@ -56,10 +63,10 @@ impl Default for ExternalConfig {
             pids: Vec::new(),
             pid_files: Vec::new(),
             matchers: Vec::new(),
-            heartbeat_interval: Duration::from_secs(30).into(),
-            scan_interval: Duration::from_secs(2).into(),
-            sample_interval: Duration::from_secs(5).into(),
-            poll_interval: Duration::from_secs(1).into(),
+            heartbeat_interval: Duration::from_secs(30),
+            scan_interval: Duration::from_secs(2),
+            sample_interval: Duration::from_secs(5),
+            poll_interval: Duration::from_secs(1),
             max_processes: 10_000,
         }
     }
@@ -174,10 +181,10 @@ impl ExternalConfig {
             ("poll_interval", self.poll_interval, 10),
         ];
         for (key, interval, least) in intervals {
-            if Duration::from(interval) < Duration::from_millis(least) {
+            if interval < Duration::from_millis(least) {
                 return Err(invalid(
                     key,
-                    format_args!("{}ms", Duration::from(interval).as_millis()),
+                    format_args!("{}ms", interval.as_millis()),
                     format!("at least {least}ms: shorter would be a busy loop"),
                 ));
             }
@@ -246,7 +253,7 @@ mod tests {
             (json!({"match": [{"nam": "x"}]}), "unknown field `nam`"),
             (
                 json!({"heartbeat_interval": "10"}),
-                "\"10\" is no duration, write one as",
+                "`10` is not a duration",
             ),
             (
                 json!({"heartbeat_interval": "1ms"}),

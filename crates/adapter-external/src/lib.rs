@@ -7,7 +7,6 @@
 
 mod adapter;
 mod config;
-mod duration;
 mod process;
 mod readopt;
 mod redact;
@@ -22,10 +21,11 @@ use headcount_contract::{
 };
 
 pub use adapter::{ExternalAdapter, ExternalAdapterBuilder};
-pub use config::{Descendants, ExternalConfig, HumanDuration, Matcher};
+pub use config::{Descendants, ExternalConfig, Matcher};
 pub use process::{AdoptError, ExitStatus, Look, ProcessIdentity, boot_id, look};
 pub use readopt::{Readopt, Readoption, match_journal_child};
 pub use redact::redact_command;
+pub use translate::child_id;
 
 /// How a host finds this adapter.
 pub static REGISTRATION: AdapterRegistration = AdapterRegistration {

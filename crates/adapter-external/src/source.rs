@@ -118,8 +118,8 @@ impl Session {
         &mut self,
         commands: &mut mpsc::Receiver<Command>,
     ) -> Option<oneshot::Sender<()>> {
-        let sample_interval = Duration::from(self.config.sample_interval);
-        let scan_interval = Duration::from(self.config.scan_interval);
+        let sample_interval = self.config.sample_interval;
+        let scan_interval = self.config.scan_interval;
         let mut next_beat = Instant::now() + self.beat_pause();
         let mut next_sample = Instant::now() + sample_interval;
         let mut next_scan = Instant::now() + scan_interval;
@@ -219,7 +219,7 @@ impl Session {
         if self.watches.len() >= self.config.max_processes {
             return Err(AdoptError::TooMany(self.config.max_processes));
         }
-        let (watch, identity) = process::take(pid, self.config.poll_interval.into())?;
+        let (watch, identity) = process::take(pid, self.config.poll_interval)?;
         let facts = self.facts(pid, &found.by, &watch)?;
         let (key, event) = self
             .translator
@@ -247,7 +247,7 @@ impl Session {
             state,
             process: expected,
         } = readoption;
-        let taken = process::take(expected.pid, self.config.poll_interval.into());
+        let taken = process::take(expected.pid, self.config.poll_interval);
         let found = match taken {
             Ok((watch, found)) if expected.is_same(&found) == Some(true) => Some((watch, found)),
             _ => None,
@@ -375,7 +375,7 @@ impl Session {
     /// How long until the next chunk of heartbeats: all have had one after the interval.
     fn beat_pause(&self) -> Duration {
         let chunks = self.watches.len().div_ceil(CHUNK).max(1);
-        Duration::from(self.config.heartbeat_interval) / u32::try_from(chunks).unwrap_or(u32::MAX)
+        self.config.heartbeat_interval / u32::try_from(chunks).unwrap_or(u32::MAX)
     }
 
     fn beat(&mut self) {

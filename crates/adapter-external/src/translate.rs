@@ -308,15 +308,15 @@ impl Translator {
     /// The id of a process that has none yet. A number that is given out again within one tick
     /// would give the id of the one before.
     fn free_id(&self, process: &ProcessIdentity) -> ChildId {
-        let id = child_id(process, None);
+        let id = id_of(process, None);
         if !self.ids.contains_key(&id) {
             return id;
         }
         let apart = process
             .pidfd_inode
-            .map(|inode| child_id(process, Some(inode)))
+            .map(|inode| id_of(process, Some(inode)))
             .filter(|id| !self.ids.contains_key(id));
-        apart.unwrap_or_else(|| child_id(process, Some(self.next_key)))
+        apart.unwrap_or_else(|| id_of(process, Some(self.next_key)))
     }
 
     fn forget_oldest(&mut self) {
@@ -334,9 +334,23 @@ impl Translator {
     }
 }
 
+/// The id of an adopted process: the same in every session of one boot of the machine.
+///
+/// Where a number was given out again within one tick, the later process of a session has an id
+/// with more in it.
+///
+/// ```
+/// use headcount_adapter_external::{ProcessIdentity, child_id};
+/// let process = ProcessIdentity::new(4242).started_at_tick(9001).in_boot("3f9a01bc-7d52");
+/// assert_eq!(child_id(&process).as_str(), "pid-4242-9001-3f9a01bc");
+/// ```
+pub fn child_id(process: &ProcessIdentity) -> ChildId {
+    id_of(process, None)
+}
+
 /// `pid-<pid>-<start ticks>-<the boot's first eight digits>`: ticks count from the machine's start,
 /// so after a restart the same number can start at the same tick.
-fn child_id(process: &ProcessIdentity, apart: Option<u64>) -> ChildId {
+fn id_of(process: &ProcessIdentity, apart: Option<u64>) -> ChildId {
     use std::fmt::Write as _;
     let mut text = format!("pid-{}", process.pid);
     // Writing to a string cannot fail.

@@ -1,5 +1,6 @@
 //! Rigs of the conformance kit, one for each adapter.
 
+pub mod external;
 pub mod process;
 pub mod stub;
 

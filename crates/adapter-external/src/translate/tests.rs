@@ -94,7 +94,7 @@ fn vanished_without_a_code_is_said_and_never_decided() {
     assert_eq!(translator.lives(key, at(11)), None);
     insta::assert_snapshot!(lines([said]));
     let snapshot = translator.snapshot(at(12));
-    let id = child_id(&process(7), None);
+    let id = child_id(&process(7));
     assert!(
         snapshot.covers(&id) && snapshot.children().is_empty(),
         "a covered omission"
@@ -193,7 +193,7 @@ fn a_number_that_is_given_out_again_within_one_tick_is_another_child() {
 
 #[test]
 fn ids_are_the_same_in_every_session_of_a_boot_and_in_no_other() {
-    let of = |process: ProcessIdentity| child_id(&process, None).to_string();
+    let of = |process: ProcessIdentity| child_id(&process).to_string();
     assert_eq!(of(process(7)), of(process(7).with_pidfd_inode(1)));
     assert_ne!(of(process(7)), of(process(7).in_boot("4f9a01bc-7d52")));
     assert_eq!(of(ProcessIdentity::new(7)), "pid-7");
@@ -214,7 +214,7 @@ fn the_ended_are_forgotten_oldest_first_and_the_living_never() {
     assert_eq!(translator.ids.len(), translator.children.len());
     assert_eq!(Some(snapshot.children()[0].id()), translator.id(living));
     assert!(
-        !snapshot.covers(&child_id(&process(3), None)),
+        !snapshot.covers(&child_id(&process(3))),
         "what is forgotten is not covered"
     );
 }
