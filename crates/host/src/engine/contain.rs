@@ -140,23 +140,20 @@ impl Engine {
         true
     }
 
-    /// The event without capabilities that its adapter has not verified.
+    /// The event without capabilities that its adapter has not verified, and whether it had any.
     pub(super) fn without_overclaims(
         &mut self,
         adapter: usize,
         event: LifecycleEvent,
-    ) -> LifecycleEvent {
+    ) -> (LifecycleEvent, bool) {
         let entry = &mut self.entries[adapter];
-        if entry.info.role != SourceRole::Own {
-            return event;
-        }
         let claimed = event.capabilities();
         let verified = both(claimed, entry.info.at_best);
-        if verified == claimed {
-            return event;
+        if entry.info.role != SourceRole::Own || verified == claimed {
+            return (event, false);
         }
         *entry.faults.entry(OVERCLAIMED).or_default() += 1;
-        with_capabilities(&event, verified)
+        (with_capabilities(&event, verified), true)
     }
 }
 

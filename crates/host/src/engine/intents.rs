@@ -1,7 +1,7 @@
 //! What the projection wants done (rules N8, L4, O8).
 
 use headcount_contract::{SnapshotReason, SourceId, Timestamp};
-use headcount_projector::{AttemptFailure, Effect, Intent};
+use headcount_projector::{AttemptFailure, Effect, Intent, SnapshotNeed};
 
 use super::round::Round;
 use super::{Engine, Key};
@@ -17,6 +17,11 @@ impl Engine {
         round: &mut Round,
     ) {
         match intent {
+            // Each session takes its own snapshots after a discontinuity.
+            Intent::Snapshot {
+                why: SnapshotNeed::Discontinuity,
+                ..
+            } => (),
             Intent::Snapshot { source, .. } => {
                 self.ask(&source, Request::Snapshot(SnapshotReason::Reconnect));
             }

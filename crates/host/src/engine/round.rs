@@ -125,7 +125,10 @@ impl Engine {
         if !self.may_speak_of(adapter, event.source()) {
             return self.refuse(adapter, FOREIGN, round);
         }
-        let event = self.without_overclaims(adapter, event);
+        let (event, overclaimed) = self.without_overclaims(adapter, event);
+        if overclaimed {
+            round.adapters.insert(adapter);
+        }
         let entry = &mut self.entries[adapter];
         if entry.source == *event.source() && entry.epoch != *event.source_epoch() {
             entry.epoch = event.source_epoch().clone();
