@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use headcount_contract::{
-    AdapterSpec, Capabilities, ChildLifecycleAdapter, SourceEpoch, SourceId, SourceIdentity,
-    SourceRole,
+    AdapterSpec, Capabilities, ChildId, ChildLifecycleAdapter, SourceEpoch, SourceId,
+    SourceIdentity, SourceRole,
 };
 use headcount_registry::Registry;
 
@@ -77,6 +77,8 @@ pub(crate) struct Member {
     /// What it said that it has verified when it was asked first. It must not change (rule C1).
     pub(crate) capabilities: Capabilities,
     pub(crate) adapter: Arc<dyn ChildLifecycleAdapter>,
+    /// The children of an earlier life of the host that it observes on, if that is what it is for.
+    pub(crate) readopts: Option<HashSet<ChildId>>,
 }
 
 impl HostBuilder {
@@ -229,5 +231,6 @@ fn build_one(registry: &Registry, number: usize, wanted: Wanted) -> Result<Membe
         info,
         capabilities,
         adapter,
+        readopts: None,
     })
 }

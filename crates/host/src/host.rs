@@ -87,6 +87,8 @@ enum Stage {
 #[derive(Debug)]
 struct Running {
     sessions: JoinSet<()>,
+    /// The adapters beside those that the host was given.
+    readopting: Vec<Arc<dyn ChildLifecycleAdapter>>,
     stop: watch::Sender<Option<Duration>>,
     engine: Engine,
 }
@@ -319,6 +321,15 @@ impl Host {
         .into_iter()
         .flatten()
         .collect();
+        let readopting = match &*self.stage() {
+            Stage::Running(running) => running.readopting.clone(),
+            _ => Vec::new(),
+        };
+        for adapter in readopting {
+            let left = until.saturating_duration_since(Instant::now());
+            let closed = self.bounded("close", left, adapter.close(urgency)).await;
+            failures.extend(closed.err().map(|error| error.to_string()));
+        }
         let stage = std::mem::replace(&mut *self.stage(), Stage::Ending);
         if let Stage::Running(mut running) = stage {
             let ended = async { while running.sessions.join_next().await.is_some() {} };

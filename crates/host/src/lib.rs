@@ -17,6 +17,7 @@ mod history;
 mod host;
 mod info;
 mod journal;
+mod readopt;
 mod registry;
 mod session;
 mod settings;

@@ -10,6 +10,8 @@ const FIRST_PARTY: &[&AdapterRegistration] = &[
     &headcount_adapter_process::REGISTRATION,
     #[cfg(feature = "jsonl")]
     &headcount_adapter_jsonl::REGISTRATION,
+    #[cfg(feature = "external")]
+    &headcount_adapter_external::REGISTRATION,
 ];
 
 /// What to say of a first-party kind whose cargo feature is off.
@@ -48,4 +50,33 @@ pub fn registry() -> Result<Registry, RegistryError> {
     FIRST_PARTY
         .iter()
         .try_fold(linked, |all, adapter| all.with(adapter))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kinds_are_those_whose_features_are_on_and_the_others_are_hinted_at() {
+        let on = [
+            ("process", cfg!(feature = "process")),
+            ("jsonl", cfg!(feature = "jsonl")),
+            ("external", cfg!(feature = "external")),
+            ("hermes", false), // its live source is on its way
+        ];
+        assert_eq!(on.map(|(kind, _)| kind), HINTS.map(|(kind, _)| kind));
+        let registry = registry().unwrap();
+        let wanted = on.iter().filter(|(_, on)| *on).count();
+        assert_eq!(registry.iter().len(), wanted);
+        for (kind, on) in on {
+            match registry.get(kind) {
+                Ok(found) => assert!(on && found.kind == kind, "{kind}"),
+                Err(error) => {
+                    assert!(!on, "{error}");
+                    let feature = format!("the cargo feature `{kind}`");
+                    assert!(error.to_string().contains(&feature), "{error}");
+                }
+            }
+        }
+    }
 }

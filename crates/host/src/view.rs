@@ -104,6 +104,9 @@ pub struct AdapterView {
     pub finished: bool,
     /// Its events are held back until a snapshot has been taken (rule N8).
     pub holding: bool,
+    /// It observes on what an earlier life of the host had started; the source's own adapter, if
+    /// there is one, is another.
+    pub readopts: bool,
 }
 
 /// How the journal is doing.
@@ -197,9 +200,11 @@ impl View {
         self.stopped
     }
 
-    /// Whether nothing more can come: every adapter has finished.
+    /// Whether nothing more can come: every adapter has finished. One that only observes on what an
+    /// earlier life of the host had started brings no more children.
     pub fn is_finished(&self) -> bool {
-        self.adapters.iter().all(|adapter| adapter.finished)
+        let others = self.adapters.iter().filter(|adapter| !adapter.readopts);
+        others.into_iter().all(|adapter| adapter.finished)
     }
 
     /// Whether nothing more can come, and every child has ended.

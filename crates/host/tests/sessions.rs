@@ -253,7 +253,7 @@ async fn l4_a_source_that_never_answers_loses_its_children_in_bounded_time() {
     let began = tokio::time::Instant::now();
     until_shown(&host, "s", "a", "lost").await;
     assert!(
-        began.elapsed() < Duration::from_secs(180),
+        began.elapsed() < Duration::from_mins(3),
         "{:?}",
         began.elapsed()
     );

@@ -1,10 +1,11 @@
 //! Holds adapters to what they may say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use headcount_contract::{
-    Capabilities, Health, HealthStatus, LifecycleEvent, SourceEpoch, SourceId, SourceRole,
+    Capabilities, ChildId, EventId, Health, HealthStatus, LifecycleEvent, SourceEpoch, SourceId,
+    SourceRole,
 };
 use tokio::sync::mpsc;
 
@@ -29,6 +30,8 @@ pub(crate) struct Entry {
     pub(crate) snapshot_failure: Option<String>,
     pub(crate) finished: bool,
     pub(crate) holding: bool,
+    /// The children of an earlier life of the host that it observes on, if that is what it is for.
+    pub(crate) readopts: Option<HashSet<ChildId>>,
 }
 
 /// How many sources a host learns from its carriers.
@@ -48,6 +51,7 @@ impl Entry {
             snapshot_failure: None,
             finished: false,
             holding: false,
+            readopts: member.readopts.clone(),
         }
     }
 
@@ -64,6 +68,7 @@ impl Entry {
             health: Arc::new(self.whole_health()),
             finished: self.finished,
             holding: self.holding,
+            readopts: self.readopts.is_some(),
         }
     }
 
@@ -153,17 +158,22 @@ impl Engine {
             return (event, false);
         }
         *entry.faults.entry(OVERCLAIMED).or_default() += 1;
-        (with_capabilities(&event, verified), true)
+        let id = event.event_id().clone();
+        (rebuilt(&event, id, verified), true)
     }
 }
 
-/// The same event with other capabilities.
-pub(super) fn with_capabilities(
-    event: &LifecycleEvent,
-    capabilities: Capabilities,
-) -> LifecycleEvent {
+/// The same event under another name: the source's own adapter may have used this one too.
+pub(super) fn of_readopted(event: &LifecycleEvent) -> LifecycleEvent {
+    let name = format!("readopted:{}", event.event_id());
+    // A name too long for the addition is one that no adapter of ours makes.
+    let id = EventId::new(name).unwrap_or_else(|_| event.event_id().clone());
+    rebuilt(event, id, event.capabilities())
+}
+
+fn rebuilt(event: &LifecycleEvent, id: EventId, capabilities: Capabilities) -> LifecycleEvent {
     let mut other = LifecycleEvent::new(
-        event.event_id().clone(),
+        id,
         event.source_identity().clone(),
         event.child().clone(),
         event.kind(),

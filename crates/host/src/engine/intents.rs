@@ -26,8 +26,13 @@ impl Engine {
                 self.ask(&source, Request::Snapshot(SnapshotReason::Reconnect));
             }
             Intent::Reconcile { source, child, .. } => {
+                let key = (source.clone(), child.clone());
                 let request = Request::Find(source.clone(), child.clone());
-                if !self.ask(&source, request) {
+                let asked = match self.readopted.get(&key) {
+                    Some(adapter) => self.entries[*adapter].requests.send(request).is_ok(),
+                    None => self.ask(&source, request),
+                };
+                if !asked {
                     // Nobody is left who could look for it.
                     let why = AttemptFailure::Inconclusive;
                     self.projector
@@ -36,7 +41,10 @@ impl Engine {
             }
             Intent::StaleUnknown { source, child } => {
                 let key = (source, child);
-                if let Some(beside) = self.beside_of(&key) {
+                // The source's own adapter cannot know what an earlier life of the host started.
+                if !self.readopted.contains_key(&key)
+                    && let Some(beside) = self.beside_of(&key)
+                {
                     beside.stale_unknown = true;
                     round.touched.insert(key);
                 }

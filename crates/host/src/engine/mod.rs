@@ -44,6 +44,8 @@ pub(crate) struct Engine {
     /// Who owns which source; a source of a carrier is learned from its events.
     pub(crate) owners: HashMap<SourceId, usize>,
     pub(crate) carriers: HashMap<SourceId, usize>,
+    /// Who observes on the children of an earlier life of the host.
+    pub(crate) readopted: HashMap<Key, usize>,
     /// What is shown beside the records.
     pub(crate) beside: HashMap<Key, Beside>,
     pub(crate) stats: Stats,
@@ -90,6 +92,15 @@ impl Engine {
                 live.insert(record.source.clone());
             }
             round.touched.insert((record.source, record.child_id));
+        }
+        for (at, entry) in self.entries.iter().enumerate() {
+            for child in entry.readopts.iter().flatten() {
+                let key = (entry.source.clone(), child.clone());
+                self.beside.entry(key.clone()).or_default().readopted = true;
+                self.readopted.insert(key, at);
+            }
+            // Where a source has no adapter of its own, this one speaks for it.
+            self.owners.entry(entry.source.clone()).or_insert(at);
         }
         let mut effects = Vec::new();
         for source in live {

@@ -7,7 +7,7 @@ use headcount_contract::{Discontinuity, LifecycleEvent, Observation, Signal, Sna
 use headcount_projector::{AuditEntry, AuditKind, Effect, NoEffect, SnapshotVerdict, Verdict};
 use tokio::time::Instant;
 
-use super::contain::{FOREIGN, WRONG_SNAPSHOTS};
+use super::contain::{FOREIGN, WRONG_SNAPSHOTS, of_readopted};
 use super::{Engine, Key};
 use crate::session::{Batch, Item};
 use crate::{Change, Journaling};
@@ -125,6 +125,10 @@ impl Engine {
         if !self.may_speak_of(adapter, event.source()) {
             return self.refuse(adapter, FOREIGN, round);
         }
+        let event = match self.entries[adapter].readopts {
+            Some(_) => of_readopted(&event),
+            None => event,
+        };
         let (event, overclaimed) = self.without_overclaims(adapter, event);
         if overclaimed {
             round.adapters.insert(adapter);

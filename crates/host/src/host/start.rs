@@ -15,7 +15,7 @@ use crate::engine::{self, Entry};
 use crate::fault::panic_message;
 use crate::journal::{JournalStore, Writer};
 use crate::session::Session;
-use crate::{HostError, JournalFault, Stats};
+use crate::{HostError, JournalFault, Stats, readopt};
 
 /// How many batches wait for the engine.
 const INPUTS: usize = 256;
@@ -42,15 +42,17 @@ impl Host {
         }
         let opened = match journal {
             None => Opened {
+                members,
                 projector,
                 store: None,
                 blocked: None,
             },
-            Some(journal) => self.replay(journal, projector).await.inspect_err(|_| {
-                *self.stage() = Stage::Ended;
-            })?,
+            Some(journal) => {
+                let replayed = self.replay(journal, projector, members).await;
+                replayed.inspect_err(|_| *self.stage() = Stage::Ended)?
+            }
         };
-        let running = self.spawn(members, opened)?;
+        let running = self.spawn(opened)?;
         *self.stage() = Stage::Running(running);
         Ok(())
     }
@@ -75,6 +77,7 @@ impl Host {
         &self,
         journal: Journal,
         mut projector: Projector,
+        mut members: Vec<Member>,
     ) -> Result<Opened, HostError> {
         let now = self.settings.clock.now();
         let work = tokio::task::spawn_blocking(move || {
@@ -85,7 +88,10 @@ impl Host {
                 projector.apply(&event, now, &mut effects);
                 effects.clear();
             });
+            let found = readopt::adapters(&projector, &members, now);
+            members.extend(found);
             Ok(Opened {
+                members,
                 projector,
                 store: Some(store),
                 blocked: read.err(),
@@ -103,8 +109,9 @@ impl Host {
         })
     }
 
-    fn spawn(&self, members: Vec<Member>, opened: Opened) -> Result<Running, HostError> {
+    fn spawn(&self, opened: Opened) -> Result<Running, HostError> {
         let Opened {
+            members,
             projector,
             store,
             blocked,
@@ -125,6 +132,8 @@ impl Host {
         let (stop, stopping) = watch::channel(None);
         let mut sessions = JoinSet::new();
         let mut entries = Vec::new();
+        let readopting = members.iter().filter(|member| member.readopts.is_some());
+        let readopting = readopting.map(|member| member.adapter.clone()).collect();
         let mut live: HashMap<SourceId, usize> = HashMap::new();
         for record in projector
             .records()
@@ -162,12 +171,14 @@ impl Host {
             stop: stopping,
             owners: self.by_source.clone(),
             carriers: HashMap::new(),
+            readopted: HashMap::new(),
             beside: HashMap::new(),
             stats: Stats::default(),
         };
         engine.open();
         Ok(Running {
             sessions,
+            readopting,
             stop,
             engine: Engine(tokio::spawn(engine.run())),
         })
@@ -176,6 +187,8 @@ impl Host {
 
 /// What a journal held, and the journal.
 struct Opened {
+    /// The adapters that were asked for, and those that observe on what was found again.
+    members: Vec<Member>,
     projector: Projector,
     store: Option<Box<dyn JournalStore>>,
     blocked: Option<JournalFault>,
