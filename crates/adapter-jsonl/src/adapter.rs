@@ -147,7 +147,7 @@ impl JsonlAdapter {
             identity: SourceIdentity::new(source, epoch),
             config,
             shared: Arc::new(Shared {
-                health: HealthCell::new(fanout.clone(), Health::default()),
+                health: HealthCell::new(fanout.clone(), limits_of_a_stream()),
                 fanout,
                 translator: Mutex::new(Translator::new(limits, observed)),
                 position: Mutex::default(),
@@ -380,6 +380,15 @@ impl Shared {
         self.attention.notify_one();
         self.fanout.close();
     }
+}
+
+/// What no stream of lines can tell, whatever is written to it.
+fn limits_of_a_stream() -> Health {
+    Health::default()
+        .with_limitation(
+            "what was not written to the stream, or before the place where reading began, is unknown",
+        )
+        .with_limitation("a stream answers nothing: its snapshots are partial, and it cannot cancel")
 }
 
 #[async_trait]
