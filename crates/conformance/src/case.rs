@@ -128,6 +128,10 @@ impl Need {
             Self::RunCan(action) => plan.run_actions.is_some_and(|able| able.contains(&action)),
         };
         (!met).then(|| match self {
+            Self::Can(_) if plan.actions.is_none() => "there is no rig: Suite::rig".into(),
+            Self::RunCan(_) if plan.run_actions.is_none() => {
+                "there is no runtime: Suite::runtime".into()
+            }
             Self::Can(action) => format!("the rig cannot {}", action.describe()),
             Self::RunCan(action) => format!("the runtime rig cannot {}", action.describe()),
             Self::Known(ability) => format!("the capability {} is unknown", ability.name()),
