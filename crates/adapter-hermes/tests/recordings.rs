@@ -1,6 +1,6 @@
 //! Every recording of a real gateway, played through the adapter.
 
-#![allow(clippy::unwrap_used)] // a helper of tests may panic as tests may
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a helper of tests may panic as tests may
 
 mod support;
 

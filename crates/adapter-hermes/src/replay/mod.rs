@@ -244,6 +244,10 @@ impl ChildLifecycleAdapter for ReplayAdapter {
         Ok(vec![snapshot.map_err(|error| refuse(&error))?.into()])
     }
 
+    fn is_finished(&self) -> bool {
+        self.shared.fanout.is_closed()
+    }
+
     async fn close(&self, _: Urgency) -> Result<(), AdapterError> {
         self.shared.fanout.close();
         Ok(())

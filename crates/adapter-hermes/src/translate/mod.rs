@@ -23,10 +23,9 @@ use headcount_contract::{
 use serde_json::{Map, Value, json};
 
 use self::child::Child;
-#[allow(unused_imports)]
 pub(crate) use self::evidence::{Ending, Unfinished, transcript_ending};
 use self::session::Session;
-#[allow(unused_imports)]
+pub(crate) use self::session::replay_is_whole;
 pub(crate) use self::snapshot::Listing;
 use crate::frame::{EventFrame, Frame};
 
@@ -77,6 +76,15 @@ pub(crate) struct Output {
     pub(crate) new_sessions: Vec<String>,
     /// The gateway has announced itself.
     pub(crate) ready: Option<Ready>,
+}
+
+/// How a child stands.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    /// The gateway's id for it.
+    pub(crate) raw_id: String,
+    pub(crate) session: Option<String>,
+    pub(crate) ended: bool,
 }
 
 /// What the announcement of a gateway means for what was known before.
@@ -172,6 +180,15 @@ impl Translator {
         {
             child.cancel_requested = true;
         }
+    }
+
+    /// How a child stands, for a request about it.
+    pub(crate) fn standing(&self, id: &ChildId) -> Option<Standing> {
+        self.children.get(id).map(|child| Standing {
+            raw_id: child.raw_id.clone(),
+            session: child.session.clone(),
+            ended: !child.is_live(),
+        })
     }
 
     /// A connection has been made: unless the gateway tells its epoch, this one is its own.

@@ -252,11 +252,6 @@ impl Translator {
         }
     }
 
-    /// A snapshot that says nothing: the source cannot be asked.
-    pub(crate) fn says_nothing(&mut self, at: Timestamp) -> Snapshot {
-        self.snapshot(false, Vec::new(), at)
-    }
-
     /// The gateway process has ended: nothing runs in it, unless children ran in other processes.
     pub(crate) fn nothing_runs(&mut self, at: Timestamp) -> Snapshot {
         let whole = !self.isolated;

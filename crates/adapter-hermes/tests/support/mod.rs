@@ -1,6 +1,8 @@
 //! What the tests of this crate share.
 // Each test binary uses its own part of it; a helper of tests may panic as tests may.
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
+
+pub mod live;
 
 use std::collections::HashMap;
 use std::fmt::Write;

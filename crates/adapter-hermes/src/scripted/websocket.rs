@@ -1,0 +1,115 @@
+//! The scripted gateway on a WebSocket of this host.
+
+use std::net::SocketAddr;
+
+use futures_util::{SinkExt, StreamExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
+use tokio_tungstenite::tungstenite::http::StatusCode;
+
+use super::{Gateway, Output};
+
+/// A gateway that is served; dropping it ends the service and cuts all connections.
+#[derive(Debug)]
+pub struct Served {
+    address: SocketAddr,
+    gateway: Gateway,
+    serving: JoinHandle<()>,
+}
+
+impl Gateway {
+    /// Serves on a free port of this host whoever bears the token.
+    ///
+    /// # Errors
+    ///
+    /// If no port can be had.
+    pub async fn serve(&self, token: &str) -> std::io::Result<Served> {
+        self.serve_at("127.0.0.1:0", token).await
+    }
+
+    /// Serves at this address whoever bears the token.
+    ///
+    /// # Errors
+    ///
+    /// If the address cannot be had.
+    pub async fn serve_at(&self, address: &str, token: &str) -> std::io::Result<Served> {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        let (gateway, token) = (self.clone(), token.to_owned());
+        let serving = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(client(gateway.clone(), stream, token.clone()));
+            }
+        });
+        Ok(Served {
+            address,
+            gateway: self.clone(),
+            serving,
+        })
+    }
+}
+
+impl Served {
+    /// Where it is served, without the token.
+    pub fn url(&self) -> String {
+        format!("ws://{}/api/ws", self.address)
+    }
+
+    /// The host and port.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.serving.abort();
+        self.gateway.hang_up();
+    }
+}
+
+async fn client(gateway: Gateway, stream: TcpStream, token: String) {
+    let wanted = format!("token={token}");
+    // The library wants the answer whole, in an error too.
+    #[allow(clippy::result_large_err)]
+    let check = |request: &Request, response: Response| {
+        let query = request.uri().query().unwrap_or_default();
+        if request.uri().path() == "/api/ws" && query.split('&').any(|part| part == wanted) {
+            return Ok(response);
+        }
+        let mut refusal = ErrorResponse::new(None);
+        *refusal.status_mut() = StatusCode::FORBIDDEN;
+        Err(refusal)
+    };
+    let Ok(mut socket) = tokio_tungstenite::accept_hdr_async(stream, check).await else {
+        return;
+    };
+    let greeting = gateway.greeting();
+    let (answers, mut outputs) = gateway.client();
+    if socket.send(Message::text(greeting)).await.is_err() {
+        return;
+    }
+    loop {
+        let sent = tokio::select! {
+            output = outputs.recv() => match output {
+                Some(Output::Line(line)) => socket.send(Message::text(line)).await,
+                Some(Output::Bytes(bytes)) => socket.send(Message::binary(bytes)).await,
+                // Dropping the socket cuts the connection in the middle of whatever it is.
+                Some(Output::Hang) | None => return,
+            },
+            message = socket.next() => match message {
+                Some(Ok(Message::Text(text))) => {
+                    gateway.answer(text.as_str(), &answers);
+                    Ok(())
+                }
+                Some(Ok(Message::Close(_)) | Err(_)) | None => return,
+                Some(Ok(_)) => Ok(()),
+            },
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! Gateways that the adapter starts, on pipes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use headcount_adapter_hermes::replay;
+use headcount_adapter_hermes::scripted::Step;
+use headcount_contract::{
+    AdapterErrorKind, ChildLifecycleAdapter, ChildState, EventKind, HealthStatus, Signal, Snapshot,
+    SnapshotReason, Timestamp, Urgency,
+};
+use libtest_mimic::Trial;
+
+use crate::support::live::{Watched, detail, process, source, state_of, trial};
+use crate::support::{fixtures, recordings};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial(
+            "started::plays_every_recording_over_a_pipe",
+            plays_every_recording,
+        ),
+        trial("started::garbage_is_counted_and_passed_over", garbage),
+        trial(
+            "started::death_within_a_frame_loses_the_children",
+            death_within_a_frame,
+        ),
+        // Elsewhere nobody's environment can be read.
+        trial(
+            "started::what_a_killed_gateway_leaves_running_is_reported",
+            orphans,
+        )
+        .with_ignored_flag(cfg!(not(target_os = "linux"))),
+        trial(
+            "started::a_transcript_tells_the_end_that_was_not_seen",
+            transcript,
+        ),
+        trial("started::silence_loses_nobody", silence),
+        trial(
+            "started::closing_kills_a_gateway_that_ignores_the_request",
+            stubborn,
+        ),
+        trial(
+            "started::a_gateway_that_cannot_be_started_says_why",
+            not_there,
+        ),
+        trial("started::its_last_words_are_told", last_words),
+        trial(
+            "started::it_gets_no_variable_that_is_not_allowed",
+            environment,
+        ),
+        trial("started::a_record_can_be_replayed", record),
+    ]
+}
+
+/// Every state that each child was told to be in, in order, and how it ended by the gateway's words.
+fn account(signals: &[Signal]) -> BTreeMap<String, Vec<String>> {
+    let mut account: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for signal in signals {
+        let Signal::Event(event) = signal else {
+            continue;
+        };
+        let told = account.entry(event.child_id().to_string()).or_default();
+        if let Some(state) = event.state() {
+            told.push(state.to_string());
+        }
+        if matches!(event.kind(), EventKind::Terminal(_)) {
+            for key in ["rawStatus", "outcomeSuspect", "summary", "goal"] {
+                told.push(format!("{key} {:?}", event.details().get(key)));
+            }
+        }
+    }
+    account
+}
+
+async fn plays_every_recording() {
+    for name in recordings().iter().filter(|name| !name.contains("trace")) {
+        let recording = fixtures().join(name);
+        let steps = [
+            Step::AwaitRequests(2),
+            Step::Play(recording.clone()),
+            Step::Exit(0),
+        ];
+        let version = if name.contains("v0.19") {
+            "0.19"
+        } else {
+            "0.22"
+        };
+        let mut watched = Watched::of(process(version, &steps));
+        watched.until_finished().await;
+        let replayed = replay::adapter_at(&recording, source(), || Timestamp::UNIX_EPOCH).unwrap();
+        let replayed: Vec<_> = replayed.subscribe().unwrap().collect().await;
+        let (live, mut recorded) = (account(&watched.seen), account(&replayed));
+        if name.contains("v0.19.0/14_") {
+            // Without events the recorded listings are all there is, and those are not played.
+            recorded.clear();
+        }
+        assert_eq!(live, recorded, "{name}");
+    }
+}
+
+async fn garbage() {
+    let steps = [
+        Step::AwaitRequests(2),
+        Step::Line("Traceback (most recent call last):".into()),
+        Step::Line(r#"{"no": "frame"}"#.into()),
+        Step::Line(r#"{"jsonrpc":"2.0","id":"q1","method":"clarify.request","params":{"question":"?"}}"#.into()),
+        Step::Line(r#"{"jsonrpc":"2.0","method":"event","params":{"type":"weather.changed"}}"#.into()),
+        Step::Line(r#"{"jsonrpc":"2.0","method":"event","params":{"type":"subagent.dreams","session_id":"s1","payload":{"subagent_id":"sa-7"}}}"#.into()),
+        Step::Line(r#"{"jsonrpc":"2.0","id":"nobody","result":{}}"#.into()),
+        Step::Huge(10 << 20),
+        Step::Start("after all that".into()),
+    ];
+    let mut watched = Watched::of(process("0.22", &steps));
+    watched
+        .until_state("sa-0-00000000", ChildState::RUNNING)
+        .await;
+    let counts = [
+        ("frames_malformed", 1),
+        ("frames_unrecognised", 1),
+        ("frames_oversized", 1),
+        ("requests_of_the_gateway", 1),
+        ("event_types_unknown", 1),
+        ("subagent_types_unknown", 1),
+        ("responses_unexpected", 1),
+    ];
+    for (name, expected) in counts {
+        assert_eq!(watched.count(name), expected, "{name}");
+    }
+    assert_eq!(state_of(&watched.seen, "sa-7"), Some(ChildState::RUNNING));
+    assert_eq!(watched.adapter.health().status, HealthStatus::Degraded);
+}
+
+async fn death_within_a_frame() {
+    let steps = [
+        Step::AwaitRequests(2),
+        Step::Start("one".into()),
+        Step::Start("two".into()),
+        Step::Complete {
+            goal: "one".into(),
+            status: "completed".into(),
+        },
+        Step::Text(r#"{"jsonrpc":"2.0","method":"event","params":{"type":"subagent.comp"#.into()),
+        Step::Kill,
+    ];
+    let mut watched = Watched::of(process("0.22", &steps));
+    watched.until_finished().await;
+    assert_eq!(watched.count("frames_truncated"), 1);
+    assert_eq!(
+        state_of(&watched.seen, "sa-0-00000000"),
+        Some(ChildState::COMPLETED)
+    );
+    assert_eq!(
+        state_of(&watched.seen, "sa-0-00000001"),
+        Some(ChildState::LOST)
+    );
+    assert_eq!(watched.discontinuities(), ["Disconnected, gap Possible"]);
+    let seen = &watched.seen;
+    assert_eq!(
+        detail(seen, "sa-0-00000001", "basis").unwrap(),
+        "gateway_exit"
+    );
+    assert_eq!(detail(seen, "sa-0-00000001", "gatewaySignal").unwrap(), 9);
+    let health = watched.adapter.health();
+    assert_eq!(health.status, HealthStatus::Down);
+    assert!(health.message.unwrap().contains("signal 9"));
+    // Nothing runs in a process that has ended.
+    let snapshot = watched
+        .adapter
+        .snapshot(SnapshotReason::Reconnect)
+        .await
+        .unwrap();
+    assert!(matches!(&snapshot[..], [Snapshot::Complete(s)] if s.children().is_empty()));
+}
+
+async fn orphans() {
+    let steps = [
+        Step::AwaitRequests(2),
+        Step::Start("runs a shell".into()),
+        Step::LeaveBehind,
+        Step::Kill,
+    ];
+    let mut watched = Watched::of(process("0.19", &steps));
+    watched.until_finished().await;
+    let orphans = detail(&watched.seen, "sa-0-00000000", "orphans").unwrap();
+    let [orphan] = &orphans.as_array().unwrap()[..] else {
+        panic!("{orphans}")
+    };
+    let pid = orphan.as_i64().unwrap();
+    // Reported, not hunted: it lives until this test ends it.
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+    let ended = std::process::Command::new("kill")
+        .arg(pid.to_string())
+        .status()
+        .unwrap();
+    assert_eq!(name.trim(), "sleep");
+    assert!(ended.success());
+    let message = watched.adapter.health().message.unwrap();
+    assert!(
+        message.contains(&format!("left processes running: {pid}")),
+        "{message}"
+    );
+}
+
+async fn transcript() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home
+        .path()
+        .join("cache/delegation/live/deleg_sa-0-00000000");
+    std::fs::create_dir_all(&folder).unwrap();
+    let ended = "16:58:01 final    | status=interrupted duration=1.93s\n";
+    std::fs::write(folder.join("task-0.log"), ended).unwrap();
+    let steps = [
+        Step::AwaitRequests(2),
+        Step::Start("one".into()),
+        Step::Start("two".into()),
+        Step::Kill,
+    ];
+    let mut config = process("0.22", &steps);
+    config.hermes_home = Some(home.path().to_owned());
+    let mut watched = Watched::of(config);
+    watched.until_finished().await;
+    let seen = &watched.seen;
+    assert_eq!(state_of(seen, "sa-0-00000000"), Some(ChildState::CANCELLED));
+    assert_eq!(
+        detail(seen, "sa-0-00000000", "basis").unwrap(),
+        "transcript"
+    );
+    assert_eq!(
+        detail(seen, "sa-0-00000000", "rawStatus").unwrap(),
+        "interrupted"
+    );
+    assert_eq!(state_of(seen, "sa-0-00000001"), Some(ChildState::LOST));
+}
+
+async fn silence() {
+    let steps = [
+        Step::AwaitRequests(2),
+        Step::Start("one".into()),
+        Step::Silence,
+    ];
+    let mut config = process("0.22", &steps);
+    config.request_timeout = Duration::from_millis(200);
+    let mut watched = Watched::of(config);
+    watched
+        .until("the silence to be told", |seen| {
+            seen.iter().any(|signal| {
+                matches!(signal, Signal::Health(health)
+                if health.message.as_deref() == Some("the gateway does not answer"))
+            })
+        })
+        .await;
+    assert_eq!(
+        state_of(&watched.seen, "sa-0-00000000"),
+        Some(ChildState::RUNNING)
+    );
+    let error = watched
+        .adapter
+        .snapshot(SnapshotReason::Periodic)
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), AdapterErrorKind::TimedOut);
+    assert!(error.is_retryable());
+}
+
+async fn stubborn() {
+    let steps = [Step::AwaitRequests(2), Step::Start("one".into())];
+    let mut config = process("0.22", &steps);
+    // What is ignored stays ignored in what is started.
+    let this = config.command.remove(0);
+    config.command = ["sh", "-c", "trap '' TERM; exec \"$0\"", &this]
+        .map(str::to_owned)
+        .into();
+    config.grace = Duration::from_millis(100);
+    let mut watched = Watched::of(config);
+    watched
+        .until_state("sa-0-00000000", ChildState::RUNNING)
+        .await;
+    watched.adapter.close(Urgency::Graceful).await.unwrap();
+    watched.read_to_end().await;
+    assert_eq!(
+        state_of(&watched.seen, "sa-0-00000000"),
+        Some(ChildState::LOST)
+    );
+    assert_eq!(
+        detail(&watched.seen, "sa-0-00000000", "gatewaySignal").unwrap(),
+        9
+    );
+    assert_eq!(
+        detail(&watched.seen, "sa-0-00000000", "gatewayStopRequested").unwrap(),
+        true
+    );
+    assert_eq!(
+        watched.adapter.subscribe().err().unwrap().kind(),
+        AdapterErrorKind::Closed
+    );
+}
+
+async fn not_there() {
+    let mut config = process("0.22", &[]);
+    config.command = vec!["/nonexistent/gateway".to_owned()];
+    let mut watched = Watched::of(config);
+    watched.until_finished().await;
+    let health = watched.adapter.health();
+    assert_eq!(health.status, HealthStatus::Down);
+    let message = health.message.unwrap();
+    assert!(
+        message.contains("is Hermes installed") && message.contains("/nonexistent/gateway"),
+        "{message}"
+    );
+}
+
+async fn last_words() {
+    let steps = [
+        Step::Complain("No module named tui_gateway".into()),
+        Step::Exit(1),
+    ];
+    let mut watched = Watched::of(process("0.19", &steps));
+    watched.until_finished().await;
+    let message = watched.adapter.health().message.unwrap();
+    assert_eq!(
+        message,
+        "the gateway ended with exit code 1; its last words: No module named tui_gateway"
+    );
+}
+
+async fn environment() {
+    let listing = r"env | sed 's/=.*//' | sort | tr '\n' ' ' >&2; exit 0";
+    let mut config = process("0.19", &[]);
+    config.command = ["sh", "-c", listing].map(str::to_owned).into();
+    config.env = [("GIVEN".to_owned(), "1".to_owned())].into();
+    config.inherit = vec!["CARGO_MANIFEST_DIR".to_owned()];
+    let mut watched = Watched::of(config);
+    watched.until_finished().await;
+    let message = watched.adapter.health().message.unwrap();
+    let (_, names) = message.split_once("last words: ").unwrap();
+    let allowed = [
+        "CARGO_MANIFEST_DIR",
+        "GIVEN",
+        "HEADCOUNT_GATEWAY",
+        "PYTHONUNBUFFERED",
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "LC_ALL",
+        "LC_CTYPE",
+        "TZ",
+        "TMPDIR",
+        "TERM",
+        "HERMES_HOME",
+        "VIRTUAL_ENV",
+        "PYTHONPATH",
+        "XDG_CONFIG_HOME",
+        "XDG_RUNTIME_DIR",
+        // What the shell itself adds.
+        "PWD",
+        "OLDPWD",
+        "SHLVL",
+        "_",
+    ];
+    let names: Vec<_> = names.split_whitespace().collect();
+    assert!(
+        names.contains(&"GIVEN") && names.contains(&"HEADCOUNT_GATEWAY"),
+        "{names:?}"
+    );
+    for name in names {
+        assert!(allowed.contains(&name), "{name}");
+    }
+}
+
+async fn record() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("record.jsonl");
+    let prompt = r#"{"jsonrpc":"2.0","method":"event","params":{"type":"session.info","session_id":"s1","payload":{"system_prompt":"be kind","version":"0.22"}}}"#;
+    let steps = [
+        Step::AwaitRequests(2),
+        Step::Line(prompt.into()),
+        Step::Start("one".into()),
+        Step::Start("two".into()),
+        Step::Complete {
+            goal: "one".into(),
+            status: "interrupted".into(),
+        },
+        Step::Kill,
+    ];
+    let mut config = process("0.22", &steps);
+    config.record = Some(path.clone());
+    let mut watched = Watched::of(config.clone());
+    watched.until_finished().await;
+    let live = account(&watched.seen);
+    drop(watched);
+    // The writing thread ends with the last sender.
+    let complete = |text: &str| text.contains("signal 9");
+    let text = loop {
+        let text = std::fs::read_to_string(&path).unwrap();
+        if complete(&text) {
+            break text;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    assert!(!text.contains("be kind"), "prompts are not recorded");
+    let replayed = replay::adapter(&path, source()).unwrap();
+    let replayed: Vec<_> = replayed.subscribe().unwrap().collect().await;
+    assert_eq!(account(&replayed), live);
+    // A record is never written over.
+    let refused = Watched::try_of(config).err().unwrap();
+    assert_eq!(refused.kind(), AdapterErrorKind::InvalidConfig);
+    assert!(refused.to_string().contains("not there yet"), "{refused}");
+}

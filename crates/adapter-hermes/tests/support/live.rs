@@ -1,0 +1,223 @@
+//! An adapter on a scripted gateway, and what it tells.
+
+use std::future::Future;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use headcount_adapter_hermes::scripted::{Gateway, STEPS, Served, Step, Version};
+use headcount_adapter_hermes::{HermesAdapter, HermesConfig};
+use headcount_contract::{
+    AdapterError, ChildId, ChildLifecycleAdapter, ChildState, EventKind, LifecycleEvent, Signal,
+    SignalStream, SourceId,
+};
+
+/// Longer than anything takes on a busy machine; only a failure waits so long.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub fn source() -> SourceId {
+    SourceId::new("hermes").unwrap()
+}
+
+pub fn id(id: &str) -> ChildId {
+    ChildId::new(id).unwrap()
+}
+
+/// Quick to poll and to come back, so that tests are.
+pub fn config() -> HermesConfig {
+    let mut config = HermesConfig::default();
+    config.poll_interval = Duration::from_millis(50);
+    config.reconnect_max = Duration::from_millis(300);
+    config.grace = Duration::from_secs(5);
+    config
+}
+
+/// The configuration of a gateway process that performs these steps.
+pub fn process(version: &str, steps: &[Step]) -> HermesConfig {
+    let mut config = config();
+    let this = std::env::current_exe().unwrap();
+    config.command = vec![this.to_str().unwrap().to_owned()];
+    let steps = serde_json::to_string(&(version, steps)).unwrap();
+    config.env.insert(STEPS.to_owned(), steps);
+    config
+}
+
+/// An adapter, and everything that it has told.
+pub struct Watched {
+    pub adapter: Arc<HermesAdapter>,
+    stream: SignalStream,
+    pub seen: Vec<Signal>,
+}
+
+impl Watched {
+    pub fn of(config: HermesConfig) -> Self {
+        Self::on(HermesAdapter::new(source(), config).unwrap())
+    }
+
+    /// Why the adapter cannot be subscribed to.
+    pub fn try_of(config: HermesConfig) -> Result<SignalStream, AdapterError> {
+        HermesAdapter::new(source(), config)?.subscribe()
+    }
+
+    pub fn on(adapter: HermesAdapter) -> Self {
+        let stream = adapter.subscribe().unwrap();
+        Self {
+            adapter: Arc::new(adapter),
+            stream,
+            seen: Vec::new(),
+        }
+    }
+
+    /// Waits until what has been seen fulfils the condition.
+    pub async fn until(&mut self, what: &str, fulfilled: impl Fn(&[Signal]) -> bool) {
+        let waiting = async {
+            while !fulfilled(&self.seen) {
+                match self.stream.next().await {
+                    Some(signal) => self.seen.push(signal),
+                    None => panic!("the stream ended before {what}"),
+                }
+            }
+        };
+        if tokio::time::timeout(PATIENCE, waiting).await.is_err() {
+            let transcript = super::Transcript::of(&self.seen);
+            let lines: Vec<_> = transcript.lines().collect();
+            let transcript = lines[lines.len().saturating_sub(40)..].join("\n");
+            panic!(
+                "waited in vain for {what}; health {:?}; seen:\n{transcript}",
+                self.adapter.health()
+            );
+        }
+    }
+
+    pub async fn until_state(&mut self, child: &str, state: ChildState) {
+        let what = format!("{child} {state}");
+        self.until(&what, |seen| state_of(seen, child) == Some(state))
+            .await;
+    }
+
+    pub async fn until_discontinuity(&mut self, told: &str) {
+        let count = self.discontinuities().iter().filter(|d| *d == told).count();
+        self.until(told, |seen| {
+            discontinuities(seen).iter().filter(|d| *d == told).count() > count
+        })
+        .await;
+    }
+
+    /// Waits until the adapter says that nothing more can come, and reads what there is.
+    pub async fn until_finished(&mut self) {
+        let adapter = self.adapter.clone();
+        self.until("the adapter to be finished", move |_| adapter.is_finished())
+            .await;
+        while let Ok(Some(signal)) =
+            tokio::time::timeout(Duration::from_millis(20), self.stream.next()).await
+        {
+            self.seen.push(signal);
+        }
+    }
+
+    /// Reads to the end of the stream.
+    pub async fn read_to_end(&mut self) {
+        let rest = async {
+            while let Some(signal) = self.stream.next().await {
+                self.seen.push(signal);
+            }
+        };
+        tokio::time::timeout(PATIENCE, rest)
+            .await
+            .expect("the stream ends");
+    }
+
+    pub fn discontinuities(&self) -> Vec<String> {
+        discontinuities(&self.seen)
+    }
+
+    pub fn events(&self, child: &str) -> Vec<&LifecycleEvent> {
+        events(&self.seen, child)
+    }
+
+    pub fn count(&self, name: &str) -> u64 {
+        self.adapter.health().counts.get(name).copied().unwrap_or(0)
+    }
+}
+
+pub fn events<'a>(seen: &'a [Signal], child: &str) -> Vec<&'a LifecycleEvent> {
+    seen.iter()
+        .filter_map(|signal| match signal {
+            Signal::Event(event) if event.child_id().as_str() == child => Some(event),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The state that the last event of a child tells.
+pub fn state_of(seen: &[Signal], child: &str) -> Option<ChildState> {
+    let told = events(seen, child).into_iter().rev();
+    told.filter(|event| !matches!(event.kind(), EventKind::Diagnostic(_)))
+        .find_map(LifecycleEvent::state)
+}
+
+pub fn discontinuities(seen: &[Signal]) -> Vec<String> {
+    seen.iter()
+        .filter_map(|signal| match signal {
+            Signal::Discontinuity(d) => Some(format!("{:?}, gap {:?}", d.cause, d.gap)),
+            _ => None,
+        })
+        .collect()
+}
+
+/// A detail of the last event of a child that has one.
+pub fn detail(seen: &[Signal], child: &str, key: &str) -> Option<serde_json::Value> {
+    events(seen, child)
+        .into_iter()
+        .rev()
+        .find_map(|event| event.details().get(key))
+}
+
+/// An adapter on a gateway that is served on a WebSocket.
+pub async fn attached(version: Version) -> (Gateway, Served, Watched) {
+    attached_with(version, config()).await
+}
+
+pub async fn attached_with(
+    version: Version,
+    mut config: HermesConfig,
+) -> (Gateway, Served, Watched) {
+    let gateway = Gateway::new(version);
+    let served = gateway.serve("sesame").await.unwrap();
+    config.ws = Some(served.url());
+    let token = token_file("sesame");
+    config.token_file = Some(token.to_path_buf());
+    let watched = Watched::of(config);
+    let called = watched
+        .adapter
+        .call("session.create", &serde_json::json!({"cols": 100}))
+        .await;
+    assert_eq!(called.unwrap()["session_id"], "s1");
+    (gateway, served, watched)
+}
+
+/// A token in a file. Left to the system's own cleaning, since it is only this one.
+pub fn token_file(token: &str) -> Box<Path> {
+    let (_, path) = tempfile::NamedTempFile::new().unwrap().keep().unwrap();
+    std::fs::write(&path, format!("{token}\n")).unwrap();
+    path.into_boxed_path()
+}
+
+/// A trial of libtest-mimic that runs on a runtime of its own.
+pub fn trial<F>(name: &str, test: impl FnOnce() -> F + Send + 'static) -> libtest_mimic::Trial
+where
+    F: Future<Output = ()> + 'static,
+{
+    libtest_mimic::Trial::test(name, move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let test: Pin<Box<dyn Future<Output = ()>>> = Box::pin(test());
+        runtime.block_on(test);
+        Ok(())
+    })
+}
