@@ -79,6 +79,8 @@ struct Shared {
     done: Notify,
     running: AtomicBool,
     stopped: AtomicBool,
+    /// Everything was read, and everything was sent.
+    finished: AtomicBool,
     writer_exited: AtomicBool,
     wake: Mutex<Option<Wake>>,
 }
@@ -155,6 +157,7 @@ impl JsonlAdapter {
                 done: Notify::new(),
                 running: AtomicBool::new(false),
                 stopped: AtomicBool::new(false),
+                finished: AtomicBool::new(false),
                 writer_exited: AtomicBool::new(false),
                 wake: Mutex::default(),
             }),
@@ -249,6 +252,9 @@ impl Shared {
                     if follow && !self.writer_exited.load(Ordering::Acquire) {
                         self.fanout.publish(disconnected());
                     }
+                    self.finished.store(true, Ordering::Release);
+                    // Whoever asks after each signal whether that was all has one to ask after.
+                    self.fanout.publish(Signal::Health(self.health.get()));
                     self.fanout.close();
                     return;
                 }
@@ -423,6 +429,10 @@ impl ChildLifecycleAdapter for JsonlAdapter {
             .with_context("pid", self.config.pid.unwrap_or_default()));
         }
         Ok(lock(&self.shared.translator).observed.snapshots())
+    }
+
+    fn is_finished(&self) -> bool {
+        self.shared.finished.load(Ordering::Acquire)
     }
 
     async fn close(&self, _: Urgency) -> Result<(), AdapterError> {

@@ -9,6 +9,7 @@ use headcount_adapter_jsonl::{
     Decoded, DecodedLine, Decoder, DecoderLimits, JournalReader, Sequencing,
 };
 use headcount_contract::SequenceScope;
+use headcount_projector::{Projector, Settings};
 
 struct Case {
     name: String,
@@ -65,35 +66,41 @@ fn decode<'a>(chunks: impl Iterator<Item = &'a [u8]>) -> Vec<DecodedLine> {
     lines
 }
 
-/// What the decoder alone can say: the order of events is the projector's to judge.
-fn verdict(line: &DecodedLine) -> String {
-    match &line.decoded {
-        Decoded::Event { .. } | Decoded::Snapshot(_) => "accept".to_owned(),
-        Decoded::Fault(diagnostic) => format!("reject:{}", diagnostic.class()),
-    }
+/// The verdicts of decoder and projector together.
+fn verdicts(lines: &[DecodedLine]) -> Vec<String> {
+    let mut settings = Settings::default();
+    settings.scope = SequenceScope::Epoch;
+    let mut projector = Projector::new(settings);
+    let mut effects = Vec::new();
+    lines
+        .iter()
+        .map(|line| match &line.decoded {
+            Decoded::Event { event, .. } => projector
+                .apply(event, event.observed_at(), &mut effects)
+                .to_string(),
+            Decoded::Snapshot(_) => "snapshot".to_owned(),
+            Decoded::Fault(diagnostic) => format!("reject:{}", diagnostic.class()),
+        })
+        .collect()
 }
 
 #[test]
 fn every_line_has_the_verdict_of_the_table() {
     let mut wrong = Vec::new();
     for case in cases() {
-        let expected: Vec<String> = case
-            .lines
-            .iter()
-            .map(|verdict| match verdict.strip_prefix("reject:") {
-                Some(_) => verdict.clone(),
-                None => "accept".to_owned(),
-            })
-            .collect();
-        let found: Vec<String> = decode(std::iter::once(&*case.bytes))
-            .iter()
-            .map(verdict)
-            .collect();
-        if found != expected {
-            wrong.push(format!("{}: {found:?}, not {expected:?}", case.name));
+        let found = verdicts(&decode(std::iter::once(&*case.bytes)));
+        for (at, (found, expected)) in found.iter().zip(&case.lines).enumerate() {
+            if found != expected {
+                wrong.push(format!(
+                    "{} line {}: {found}, not {expected}",
+                    case.name,
+                    at + 1
+                ));
+            }
         }
+        assert_eq!(found.len(), case.lines.len(), "{}", case.name);
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    insta::assert_snapshot!(wrong.join("\n"), @"");
 }
 
 #[test]
