@@ -1,6 +1,8 @@
 //! Bytes in, events, snapshots or located faults out. No I/O.
 
-use headcount_contract::{FaultClass, LifecycleEvent, Snapshot, WireFault, WireLimits, WireLine};
+use headcount_contract::{
+    FaultClass, LifecycleEvent, Snapshot, WireFault, WireLimits, WireLine, WireReader,
+};
 
 use crate::diagnostic::Diagnostic;
 use crate::framing::{DEFAULT_MAX_LINE, Framed, FramedLine, LineSplitter};
@@ -88,6 +90,7 @@ impl Default for DecoderLimits {
 pub struct Decoder {
     limits: DecoderLimits,
     splitter: LineSplitter,
+    reader: WireReader,
 }
 
 /// What one line of the stream is.
@@ -124,6 +127,7 @@ impl Decoder {
     pub fn new(limits: DecoderLimits) -> Self {
         Self {
             splitter: LineSplitter::new(limits.max_line),
+            reader: WireReader::new(limits.wire),
             limits,
         }
     }
@@ -136,15 +140,22 @@ impl Decoder {
 
     /// Takes the next bytes of the stream and hands what each line holds to `sink`.
     pub fn push(&mut self, bytes: &[u8], mut sink: impl FnMut(DecodedLine)) {
-        let limits = self.limits;
-        self.splitter
-            .push(bytes, |line| sink(decode(line, &limits)));
+        let Self {
+            limits,
+            splitter,
+            reader,
+        } = self;
+        splitter.push(bytes, |line| sink(decode(line, limits, reader)));
     }
 
     /// Says that the stream has ended: an unterminated last line is truncated, even if it parses.
     pub fn finish(&mut self, mut sink: impl FnMut(DecodedLine)) {
-        let limits = self.limits;
-        self.splitter.finish(|line| sink(decode(line, &limits)));
+        let Self {
+            limits,
+            splitter,
+            reader,
+        } = self;
+        splitter.finish(|line| sink(decode(line, limits, reader)));
     }
 
     /// Forgets the line that has not ended, and goes on at the start of line `number` at byte
@@ -169,9 +180,9 @@ impl Decoder {
     }
 }
 
-fn decode(line: FramedLine<'_>, limits: &DecoderLimits) -> DecodedLine {
+fn decode(line: FramedLine<'_>, limits: &DecoderLimits, reader: &mut WireReader) -> DecodedLine {
     let decoded = match text(&line, limits) {
-        Ok(text) => match headcount_contract::parse_line(text, &limits.wire) {
+        Ok(text) => match reader.read_line(text) {
             Ok(WireLine::Event(parsed)) => Decoded::Event {
                 event: parsed.event,
                 capabilities_absent: parsed.capabilities_absent,

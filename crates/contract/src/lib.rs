@@ -59,6 +59,6 @@ pub use snapshot::{
 pub use state::{ChildState, LiveState, Outcome, UnknownState};
 pub use time::{Timestamp, TimestampError};
 pub use wire::{
-    FaultClass, ParsedEvent, WireFault, WireLimits, WireLine, parse_event, parse_event_with,
-    parse_line, parse_snapshot,
+    FaultClass, ParsedEvent, WireFault, WireLimits, WireLine, WireReader, parse_event,
+    parse_event_with, parse_line, parse_snapshot,
 };

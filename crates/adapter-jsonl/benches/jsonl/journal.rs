@@ -22,7 +22,7 @@ pub(crate) fn run(folder: &Path) {
         })
         .collect();
     println!("\nappending, \u{b5}s an append, median of {ROUNDS} rounds of 256");
-    let mut report = |name: &str, durability, batch| {
+    let report = |name: &str, durability, batch| {
         let path = folder.join(format!("{durability:?}-{batch}"));
         let mut journal = open(&path, durability);
         let time = median(

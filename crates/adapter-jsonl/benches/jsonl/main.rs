@@ -1,5 +1,5 @@
 //! What reading a stream and appending to a journal cost, compared within one run over the same
-//! bytes: `cargo xtask bench jsonl [LINES]`.
+//! bytes: `cargo xtask bench jsonl [LINES [reading|journal]]`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::cast_precision_loss)] // a measurement
 
 mod journal;
@@ -17,7 +17,13 @@ fn main() {
         .skip(1)
         .filter(|argument| argument != "--bench");
     let lines = arguments.next().map_or(1_000_000, |n| n.parse().unwrap());
+    let part = arguments.next();
+    let wants = |name: &str| part.as_deref().is_none_or(|part| part == name);
     let folder = tempfile::tempdir().unwrap();
-    reading::run(folder.path(), lines);
-    journal::run(folder.path());
+    if wants("reading") {
+        reading::run(folder.path(), lines);
+    }
+    if wants("journal") {
+        journal::run(folder.path());
+    }
 }

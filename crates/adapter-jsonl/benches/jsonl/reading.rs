@@ -16,13 +16,14 @@ use crate::{median, stream};
 const ROUNDS: usize = 5;
 const CHUNK: usize = 64 * 1024;
 
+type Measure = fn(&[u8]) -> usize;
+
 pub(crate) fn run(folder: &Path, lines: usize) {
     let bytes = stream::generate(lines);
     let per_line = bytes.len() as f64 / lines as f64;
     println!("reading {lines} lines of {per_line:.0} bytes, ns a line, median of {ROUNDS} rounds");
 
     // Interleaved, so that what else the machine does falls on all alike.
-    type Measure = fn(&[u8]) -> usize;
     let measures: [(&str, Measure); 6] = [
         ("memchr split", split),
         ("split and UTF-8 check", utf8),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use headcount_contract::{
     ChildId, FaultClass, LifecycleEvent, Sequence, SequenceScope, SourceIdentity, WireFault,
-    parse_event_with,
+    WireReader,
 };
 
 use super::error::{Blocked, BlockedReason};
@@ -44,6 +44,7 @@ pub struct JournalEntry {
 pub(crate) struct Checker {
     limits: DecoderLimits,
     sequencing: Sequencing,
+    reader: WireReader,
     entries: u64,
     high: HashMap<(SourceIdentity, Option<ChildId>), Sequence>,
 }
@@ -53,6 +54,7 @@ impl Checker {
         Self {
             limits,
             sequencing,
+            reader: WireReader::new(limits.wire()),
             entries: 0,
             high: HashMap::new(),
         }
@@ -84,7 +86,9 @@ impl Checker {
             }
         };
         let text = decoder::text(line, &self.limits).map_err(|f| fault(&f))?;
-        let event = parse_event_with(text, &self.limits.wire(), &mut extra)
+        let event = self
+            .reader
+            .read_event_with(text, &mut extra)
             .map_err(|f| fault(&f))?
             .event;
         let next = self.entries + 1;

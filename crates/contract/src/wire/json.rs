@@ -83,6 +83,37 @@ pub(crate) fn scan<'a>(
     Ok(value)
 }
 
+/// Where the object that starts at `at` ends, as a member of the line's object; nothing if it is not
+/// acceptable, or no object.
+pub(crate) fn object_end(text: &str, at: usize, max_depth: usize) -> Option<usize> {
+    let mut duplicates = Duplicates::default();
+    let mut scanner = Scanner {
+        text,
+        at,
+        max_depth: max_depth.min(MAX_DEPTH),
+        duplicates: &mut duplicates,
+    };
+    if scanner.peek() != Some(b'{') {
+        return None;
+    }
+    scanner.object(2, &mut |_, _| ()).ok()?;
+    let end = scanner.at;
+    duplicates.first.is_none().then_some(end)
+}
+
+/// Where the string that starts at `at` ends, and whether it holds an escape; nothing if it is not
+/// acceptable.
+pub(crate) fn string_end(text: &str, at: usize) -> Option<(usize, bool)> {
+    let mut scanner = Scanner {
+        text,
+        at,
+        max_depth: MAX_DEPTH,
+        duplicates: &mut Duplicates::default(),
+    };
+    let escaped = scanner.string().ok()?;
+    Some((scanner.at, escaped))
+}
+
 struct Scanner<'a, 'd> {
     text: &'a str,
     at: usize,

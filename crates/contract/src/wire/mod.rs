@@ -1,13 +1,16 @@
 //! The wire form: one checking parser in, one writer out (rules W1 to W7, I1 to I5).
 
 pub(crate) mod event;
+mod fast;
 mod fault;
 pub(crate) mod json;
+mod reader;
 mod record;
 pub(crate) mod snapshot;
 
 pub use event::{ParsedEvent, WireLine, parse_event, parse_event_with, parse_line};
 pub use fault::{FaultClass, WireFault};
+pub use reader::WireReader;
 pub use snapshot::parse_snapshot;
 
 /// How much of a text is read before it is refused.
