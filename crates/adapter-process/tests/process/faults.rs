@@ -103,11 +103,7 @@ async fn f04_output_held_open_by_others_is_waited_for_a_bounded_time_and_told() 
         _ => None,
     });
     assert_eq!(told, Some(vec![sleeper].into()));
-    rustix::process::kill_process(
-        rustix::process::Pid::from_raw(sleeper.cast_signed()).unwrap(),
-        rustix::process::Signal::KILL,
-    )
-    .unwrap();
+    kill(sleeper);
 }
 
 /// Fault 5: a spawn that failed was told as an error, then as ready; stop never returned. Here

@@ -4,5 +4,9 @@
 
 mod adapter;
 mod faults;
+mod random;
+mod readiness;
 mod runtime;
+mod stress;
+mod supervision;
 mod support;

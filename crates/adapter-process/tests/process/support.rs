@@ -8,7 +8,7 @@ use headcount_adapter_process::{ProcessOptions, ProcessRuntime};
 use headcount_contract::*;
 
 /// A deadline for conditions: generous, since nothing here depends on speed.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
 
 /// A shell that runs this script, with the host's PATH.
 pub(crate) fn shell(script: &str) -> ProcessOptions {
@@ -159,4 +159,35 @@ pub(crate) async fn until_output(stream: &mut RunEventStream) {
 pub(crate) fn pid_of(handle: &Arc<dyn RunHandle>) -> u32 {
     let pid = handle.facts().get("pid").and_then(|pid| pid.as_u64());
     u32::try_from(pid.expect("a run has a pid")).expect("a pid")
+}
+
+/// Kills a process that a test has left behind on purpose.
+pub(crate) fn kill(pid: u32) {
+    if let Some(pid) = rustix::process::Pid::from_raw(pid.cast_signed()) {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+}
+
+/// How many descriptors this process has open.
+pub(crate) fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}
+
+/// Runs an ignored test of this program in a process of its own: for tests of what the whole
+/// process holds, such as descriptors.
+pub(crate) async fn in_a_process_of_its_own(test: &str) {
+    let own = std::env::current_exe().expect("this program");
+    let mut options = ProcessOptions::new(own.to_str().expect("a path"));
+    options.args = ["--exact", test, "--ignored", "--nocapture"]
+        .map(Into::into)
+        .to_vec();
+    options.inherit_all = true;
+    let events = run(options).await;
+    assert_eq!(
+        end(&events).details.get("exitCode"),
+        Some(0.into()),
+        "{}",
+        transcript(&events)
+    );
+    assert!(transcript(&events).contains("1 passed"), "no test {test}");
 }
