@@ -137,15 +137,19 @@ impl Check<'_> {
                             String::new(),
                         ));
                     }
-                    AuditKind::Lost if input.at > CALM + 20_000 => {
-                        let words = "in the calm".into();
+                    AuditKind::Lost => {
+                        watch.ended = Some(ChildState::LOST);
                         let (source, at) = (&entry.source, input.at);
                         let alive = self
                             .truth(source, child)
                             .state(at)
                             .is_some_and(|s| !s.is_terminal());
-                        if alive {
-                            return Err(violation("nobody who is seen is lost", child, words));
+                        if alive && at > CALM + 20_000 {
+                            return Err(violation(
+                                "nobody who is seen is lost",
+                                child,
+                                "in the calm".into(),
+                            ));
                         }
                     }
                     _ => (),
@@ -194,7 +198,7 @@ impl Check<'_> {
         };
         let truth = self.truth(&name.0, &name.1).state(at);
         let watch = self.watched.entry(name.clone()).or_default();
-        if let Some(ended) = watch.ended {
+        if let Some(ended) = watch.ended.filter(|ended| *ended != state) {
             let words = format!("{ended}, then {state}");
             return Err(violation("an end is final", &name.1, words));
         }
