@@ -34,6 +34,8 @@ pub struct AuditEntry {
 pub enum Cause {
     /// An event.
     Event(EventId),
+    /// An event, by its place in the order of its child and epoch, which names it as well (O1).
+    EventAt(Sequence),
     /// A snapshot.
     Snapshot(SnapshotId),
 }
@@ -42,6 +44,7 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Event(id) => write!(f, "event {id}"),
+            Self::EventAt(sequence) => write!(f, "event #{}", sequence.get()),
             Self::Snapshot(id) => write!(f, "snapshot {id}"),
         }
     }

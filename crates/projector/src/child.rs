@@ -19,7 +19,8 @@ pub(crate) struct Child {
     extra: Option<Box<Extra>>,
     /// Its own counter. In scope Epoch only the highest number is used.
     pub(crate) counter: Counter,
-    /// The place of the last applied event that bore a state, or of the snapshot that told one.
+    /// The place of the last applied event that bore a state, or of the snapshot that told one, in
+    /// the epoch in which the state was told.
     pub(crate) state_sequence: Place,
     /// The last proof of life, in nanoseconds.
     pub(crate) proven: i64,
@@ -107,6 +108,15 @@ impl Child {
         let code = ChildState::ALL.iter().position(|s| *s == state);
         let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(0);
         self.state_and_capabilities = self.state_and_capabilities & !7 | code;
+    }
+
+    /// Sets who told the state. A place in the order of another epoch says nothing any more.
+    pub(crate) fn tell_state(&mut self, by: Stamp) {
+        if self.facts.state().epoch() != by.seen.epoch() {
+            self.state_sequence = Place::NONE;
+            self.clear(Mark::PlaceFromSnapshot);
+        }
+        self.facts.set_state(by);
     }
 
     pub(crate) fn is_live(&self) -> bool {

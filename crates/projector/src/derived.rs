@@ -1,49 +1,80 @@
 //! The events that the projector makes itself, with names that a replay makes again (rule L5).
 
 use headcount_contract::{
-    ChildState, Details, EventId, EventKind, LifecycleEvent, MAX_ID_BYTES, Outcome, SnapshotId,
-    SourceEpoch, SourceId, SourceIdentity, Timestamp,
+    ChildState, Details, EventId, EventKind, LifecycleEvent, MAX_ID_BYTES, Outcome, Snapshot,
+    SnapshotId, SourceEpoch, SourceId, SourceIdentity, Timestamp,
 };
 use serde_json::json;
 
 use crate::audit::CORRECTION_REASON;
 use crate::child::Child;
 
-/// That a complete snapshot corrected the state, or showed a child that was not known.
-pub(crate) fn correction(
-    child: &Child,
+/// Makes the events of one snapshot: that it corrected a state, or showed a child that was not known.
+#[derive(Debug)]
+pub(crate) struct Corrections {
     source: SourceIdentity,
-    from: Option<ChildState>,
-    to: ChildState,
-    snapshot: &SnapshotId,
+    snapshot: SnapshotId,
     observed_at: Timestamp,
     reason: &'static str,
-) -> LifecycleEvent {
-    let parts = [source.epoch.as_str(), snapshot.as_str(), child.id.as_str()];
-    let what = if from.is_some() {
-        "correction"
-    } else {
-        "found"
-    };
-    let mut details = Vec::from([
-        ("to", json!(to)),
-        ("snapshotId", json!(snapshot)),
-        ("reason", json!(reason)),
-    ]);
-    if let Some(from) = from {
-        details.insert(0, ("from", json!(from)));
-    }
-    let kind = EventKind::Reconciliation(Some(to));
-    event(event_id(what, &parts), source, child, kind, observed_at)
-        .with_details(details.into_iter().collect())
+    /// The details of each step that came up: thousands of children take the same few.
+    details: Vec<(Option<ChildState>, ChildState, Details)>,
 }
 
-/// Why a child appears in the projection that no event told of.
-pub(crate) fn found_reason(complete: bool) -> &'static str {
-    if complete {
-        CORRECTION_REASON
-    } else {
-        "partial_snapshot"
+impl Corrections {
+    /// Those of a snapshot.
+    pub(crate) fn of(snapshot: &Snapshot) -> Self {
+        Self {
+            source: snapshot.source().clone(),
+            snapshot: snapshot.id().clone(),
+            observed_at: snapshot.observed_at(),
+            reason: match snapshot {
+                Snapshot::Complete(_) => CORRECTION_REASON,
+                Snapshot::Partial(_) => "partial_snapshot",
+            },
+            details: Vec::new(),
+        }
+    }
+
+    /// That the child's state is `to`, and was `from` or unknown; `told` is what the snapshot said
+    /// beside it.
+    pub(crate) fn event(
+        &mut self,
+        child: &Child,
+        from: Option<ChildState>,
+        to: ChildState,
+        told: &Details,
+    ) -> LifecycleEvent {
+        let what = if from.is_some() {
+            "correction"
+        } else {
+            "found"
+        };
+        let epoch = self.source.epoch.as_str();
+        let id = event_id(what, &[epoch, self.snapshot.as_str(), child.id.as_str()]);
+        let details = if told.is_empty() {
+            self.details(from, to)
+        } else {
+            told.with(self.details(from, to).to_map())
+        };
+        let (source, at) = (self.source.clone(), self.observed_at);
+        let kind = EventKind::Reconciliation(Some(to));
+        event(id, source, child, kind, at).with_details(details)
+    }
+
+    fn details(&mut self, from: Option<ChildState>, to: ChildState) -> Details {
+        let mut known = self.details.iter();
+        if let Some((_, _, details)) = known.find(|(f, t, _)| (*f, *t) == (from, to)) {
+            return details.clone();
+        }
+        let from_member = from.map(|from| ("from", json!(from)));
+        let others = [
+            ("to", json!(to)),
+            ("snapshotId", json!(self.snapshot)),
+            ("reason", json!(self.reason)),
+        ];
+        let details: Details = from_member.into_iter().chain(others).collect();
+        self.details.push((from, to, details.clone()));
+        details
     }
 }
 

@@ -11,6 +11,7 @@ use crate::fold::{Fold, is_usual};
 use crate::sequence::Place;
 use crate::source::hash_of;
 use crate::verdict::{NoEffect, Verdict};
+use crate::window::{Memory, place_of};
 
 impl Fold<'_> {
     /// Applies one event.
@@ -187,14 +188,16 @@ impl Fold<'_> {
         let Some(child) = self.source.children.get(slot) else {
             return superseded;
         };
-        let age = |epoch| self.source.age(epoch);
-        let told_in = age(child.facts.state().epoch());
-        let counts_in = age(child.epoch);
-        let older = age(seen.epoch());
-        let overtaken = told_in < older
-            || counts_in < older && child.state_sequence != Place::NONE
-            || counts_in == older && !is_news(child, event, seen, state, true);
-        if overtaken {
+        // Seen in its time, and not applied then: no more is it now.
+        let seen_before = event.sequence().is_some_and(|sequence| {
+            let place = place_of(self.number, seen.epoch(), event, sequence.get());
+            self.places.recall(place, event) != Memory::None
+        });
+        let told = self.source.age(child.facts.state().epoch());
+        let claimed = self.source.age(seen.epoch());
+        let overtaken =
+            told < claimed || told == claimed && !is_news(child, event, seen, state, true);
+        if seen_before || overtaken && !child.has(Mark::StateAssumed) {
             return superseded;
         }
         let mut what = self.set_state(slot, state, stamp(event, seen));
@@ -348,8 +351,8 @@ fn borne_state(event: &LifecycleEvent) -> Option<ChildState> {
 
 /// Whether nothing that counts as later has told the child's state (rules O3, O5).
 ///
-/// Only numbers of one epoch can be compared, and whoever has none says what holds now. A late live
-/// state also yields to a correction whose look at the source was later; an end yields to no
+/// The event is of the epoch in which the state was told, or of a newer one. Only numbers of one
+/// epoch can be compared, and whoever has none says what holds now. A late live state also yields to a correction whose look at the source was later; an end yields to no
 /// snapshot, as a snapshot can lag behind and nothing lives on after its end.
 fn is_news(child: &Child, event: &LifecycleEvent, seen: Seen, to: ChildState, late: bool) -> bool {
     let Some(number) = event.sequence().map(headcount_contract::Sequence::get) else {
@@ -357,8 +360,10 @@ fn is_news(child: &Child, event: &LifecycleEvent, seen: Seen, to: ChildState, la
     };
     let from_snapshot = child.has(Mark::PlaceFromSnapshot);
     let in_order = match child.state_sequence.get() {
-        None => true,
-        Some(place) => number > place || from_snapshot && to.is_terminal(),
+        Some(place) if child.facts.state().epoch() == seen.epoch() => {
+            number > place || from_snapshot && to.is_terminal()
+        }
+        _ => true,
     };
     let corrected_since = late
         && !to.is_terminal()
@@ -380,11 +385,11 @@ fn note_work(child: &mut Child, event: &LifecycleEvent, seen: Seen, late: bool) 
     let works = event.kind() == EventKind::Activity || event.activity().is_some();
     if works && newer(Fact::Activity, child) {
         child.activity = event.activity().cloned();
-        child.facts.set(Fact::Activity, stamp(event, seen));
+        child.facts.set_work(Fact::Activity, event, seen);
         what |= Changes::ACTIVITY;
     }
     if event.kind() == EventKind::Heartbeat && newer(Fact::Heartbeat, child) {
-        child.facts.set(Fact::Heartbeat, stamp(event, seen));
+        child.facts.set_work(Fact::Heartbeat, event, seen);
         what |= Changes::HEARTBEAT;
     }
     what

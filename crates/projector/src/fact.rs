@@ -2,6 +2,9 @@
 
 use headcount_contract::{EventId, EventKind, LifecycleEvent, Timestamp};
 
+use crate::audit::Cause;
+use crate::sequence::{Place, sequence};
+
 /// The facts of which it is kept, a child, who set them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Fact {
@@ -20,10 +23,22 @@ pub(crate) enum Fact {
 pub(crate) struct Facts {
     first: EventId,
     state: EventId,
-    activity: Option<EventId>,
-    heartbeat: Option<EventId>,
+    activity: Name,
+    heartbeat: Name,
     // Apart from the names: as pairs, they would be padded by 16 bytes a child.
     seen: [Seen; 4],
+}
+
+/// What names an event that said what a child is at work on, or that it lives.
+///
+/// These come all the time. Where one has a place in its child's order, that names it as well as its
+/// id does (rule O1), and is kept without holding on to the id: letting go of the one before would
+/// cost a cache miss an event.
+#[derive(Debug, Clone)]
+enum Name {
+    Id(EventId),
+    /// Or, at [`Place::NONE`], that there was none.
+    Place(Place),
 }
 
 /// One event, or one child in a snapshot, as far as it is kept of which fact came from it.
@@ -127,34 +142,43 @@ impl Facts {
         Self {
             first: first.name.clone(),
             state: first.name.clone(),
-            activity: None,
-            heartbeat: None,
+            activity: Name::Place(Place::NONE),
+            heartbeat: Name::Place(Place::NONE),
             seen,
         }
     }
 
-    pub(crate) fn set(&mut self, fact: Fact, stamp: Stamp) {
-        self.seen[fact as usize] = stamp.seen;
+    /// Sets who told the state.
+    pub(crate) fn set_state(&mut self, by: Stamp) {
+        self.seen[Fact::State as usize] = by.seen;
+        self.state = by.name;
+    }
+
+    /// Sets the last event that told of activity or, with `Fact::Heartbeat`, of life.
+    pub(crate) fn set_work(&mut self, fact: Fact, event: &LifecycleEvent, seen: Seen) {
+        self.seen[fact as usize] = seen;
+        let name = match event.sequence() {
+            Some(sequence) => Name::Place(Place::new(sequence.get())),
+            None => Name::Id(event.event_id().clone()),
+        };
         match fact {
-            Fact::First => self.first = stamp.name,
-            Fact::State => self.state = stamp.name,
-            Fact::Activity => self.activity = Some(stamp.name),
-            Fact::Heartbeat => self.heartbeat = Some(stamp.name),
+            Fact::Heartbeat => self.heartbeat = name,
+            _ => self.activity = name,
         }
     }
 
-    /// What set the fact; none if nothing has.
-    pub(crate) fn get(&self, fact: Fact) -> Option<Stamp> {
-        let name = match fact {
-            Fact::First => Some(&self.first),
-            Fact::State => Some(&self.state),
-            Fact::Activity => self.activity.as_ref(),
-            Fact::Heartbeat => self.heartbeat.as_ref(),
+    /// The last event that told of activity or, with `Fact::Heartbeat`, of life.
+    pub(crate) fn work(&self, fact: Fact) -> Option<(Cause, &Seen)> {
+        let name = if matches!(fact, Fact::Heartbeat) {
+            &self.heartbeat
+        } else {
+            &self.activity
         };
-        Some(Stamp {
-            name: name?.clone(),
-            seen: self.seen[fact as usize],
-        })
+        let cause = match name {
+            Name::Id(id) => Cause::Event(id.clone()),
+            Name::Place(place) => Cause::EventAt(sequence(place.get()?)),
+        };
+        Some((cause, &self.seen[fact as usize]))
     }
 
     /// Where and when the child was first observed.
@@ -165,7 +189,15 @@ impl Facts {
         }
     }
 
-    /// Where and when its state was told.
+    /// What told its state.
+    pub(crate) fn state_by(&self) -> Stamp {
+        Stamp {
+            name: self.state.clone(),
+            seen: self.seen[Fact::State as usize],
+        }
+    }
+
+    /// When its state was told, and by what kind of thing.
     pub(crate) fn state(&self) -> &Seen {
         &self.seen[Fact::State as usize]
     }
@@ -178,6 +210,12 @@ impl Facts {
             Fact::Heartbeat => self.heartbeat.is_some(),
         };
         set.then(|| self.seen[fact as usize].observed_at())
+    }
+}
+
+impl Name {
+    fn is_some(&self) -> bool {
+        !matches!(self, Self::Place(Place::NONE))
     }
 }
 

@@ -10,8 +10,8 @@ use crate::Settings;
 use crate::audit::{AuditEntry, AuditKind, Cause};
 use crate::child::{Child, Mark};
 use crate::effect::{Change, Changes, Effect, Intent, SnapshotNeed, SourceChange};
-use crate::fact::{Fact, Stamp, length, nanos};
-use crate::sequence::{Place, sequence};
+use crate::fact::{Stamp, length, nanos};
+use crate::sequence::sequence;
 use crate::source::Source;
 use crate::timers::{Entry, Timers};
 use crate::window::PlaceWindow;
@@ -74,8 +74,6 @@ impl Fold<'_> {
             return Changes::NONE;
         };
         child.epoch = self.source.epoch;
-        child.state_sequence = Place::NONE;
-        child.clear(Mark::PlaceFromSnapshot);
         match child.counter.reset() {
             Some(range) => {
                 self.audit_child(slot, None, abandoned(range));
@@ -91,7 +89,7 @@ impl Fold<'_> {
             return Changes::NONE;
         };
         child.set_state(to);
-        child.facts.set(Fact::State, stamp);
+        child.tell_state(stamp);
         child.clear(Mark::StateAssumed);
         let mut what = Changes::STATE;
         if to.is_terminal() {

@@ -113,8 +113,12 @@ impl Fold<'_> {
     fn repeated(&mut self, place: u64, event: &LifecycleEvent) -> Verdict {
         let (verdict, kind) = match self.places.recall(place, event) {
             Memory::Other => (Verdict::Conflict, AuditKind::Conflict),
-            // Too long ago to compare the contents.
-            Memory::Same | Memory::None => (Verdict::Duplicate, AuditKind::Duplicate),
+            Memory::Same => (Verdict::Duplicate, AuditKind::Duplicate),
+            // Too long ago to compare the contents; from now on this is what it is compared with.
+            Memory::None => {
+                self.places.remember(place, event);
+                (Verdict::Duplicate, AuditKind::Duplicate)
+            }
         };
         self.report.audit_event(event, kind);
         verdict

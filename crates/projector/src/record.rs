@@ -42,7 +42,8 @@ pub struct Record {
     pub first_observed_at: Timestamp,
     /// When it was last observed, by the source's clock.
     pub observed_at: Timestamp,
-    /// When its state began, by the source's clock.
+    /// When its state began, by the source's clock; after a restart of the source, when the source
+    /// first told it again.
     pub state_since: Timestamp,
     /// Until when it is proven to have lived: never later than this host received the proof (L2).
     pub proven_at: Timestamp,

@@ -6,7 +6,7 @@ use headcount_contract::{
 
 use crate::audit::{AuditKind, Cause};
 use crate::child::{Child, Mark};
-use crate::derived;
+use crate::derived::Corrections;
 use crate::effect::{Changes, Effect, Intent, SnapshotNeed, SourceChange};
 use crate::fact::{Seen, Stamp, nanos};
 use crate::fold::Fold;
@@ -21,6 +21,7 @@ struct Look<'a> {
     /// Its id in the form in which a fact keeps who set it.
     name: EventId,
     seen: Seen,
+    corrections: Corrections,
 }
 
 impl Look<'_> {
@@ -64,11 +65,12 @@ impl Fold<'_> {
                 }
             }
         }
-        let look = Look {
+        let mut look = Look {
             snapshot,
             complete,
             name: in_event_form(snapshot),
             seen: Seen::snapshot(snapshot.observed_at(), self.report.at, self.source.epoch),
+            corrections: Corrections::of(snapshot),
         };
         self.remember(&look);
         let mut shown = Slots::default();
@@ -77,10 +79,10 @@ impl Fold<'_> {
             match self.source.find(hash, child.id()) {
                 Some(slot) => {
                     shown.insert(slot);
-                    self.shown(slot, child, &look);
+                    self.shown(slot, child, &mut look);
                 }
                 None => self
-                    .found_in(hash, child, &look)
+                    .found_in(hash, child, &mut look)
                     .into_iter()
                     .for_each(|s| shown.insert(s)),
             }
@@ -96,7 +98,6 @@ impl Fold<'_> {
     fn remember(&mut self, look: &Look<'_>) {
         self.source.snapshots.push_back(Taken {
             id: look.snapshot.id().clone(),
-            name: look.name.clone(),
             seen: look.seen,
         });
         while self.source.snapshots.len() > self.settings.snapshot_window.max(1) {
@@ -105,7 +106,7 @@ impl Fold<'_> {
     }
 
     /// A child in the snapshot that is not known (rule N3).
-    fn found_in(&mut self, hash: u64, told: &SnapshotChild, look: &Look<'_>) -> Option<u32> {
+    fn found_in(&mut self, hash: u64, told: &SnapshotChild, look: &mut Look<'_>) -> Option<u32> {
         if let Some(ended) = self.source.tombstones.get(told.id()) {
             self.contradicts_end(ended, told, look);
             return None;
@@ -119,20 +120,11 @@ impl Fold<'_> {
         if !told.details().is_empty() {
             child.extra_mut().first_details = told.details().clone();
         }
-        let identity = derived::identity(self.report.source, &look.snapshot.source().epoch);
-        let reason = derived::found_reason(look.complete);
-        let at = look.snapshot.observed_at();
-        let event = derived::correction(
-            &child,
-            identity,
-            None,
-            told.state(),
-            look.snapshot.id(),
-            at,
-            reason,
-        );
+        let event = look
+            .corrections
+            .event(&child, None, told.state(), told.details());
         if !child.is_live() {
-            child.keep_terminal_details(told.details());
+            child.keep_terminal_details(event.details());
         }
         let slot = self.add(hash, child, look.cause())?;
         self.source
@@ -147,7 +139,7 @@ impl Fold<'_> {
     }
 
     /// A child on record that the snapshot shows (rules N1, N2, N4, N6).
-    fn shown(&mut self, slot: u32, told: &SnapshotChild, look: &Look<'_>) {
+    fn shown(&mut self, slot: u32, told: &SnapshotChild, look: &mut Look<'_>) {
         let Some(child) = self.source.children.get_mut(slot) else {
             return;
         };
@@ -179,14 +171,14 @@ impl Fold<'_> {
     }
 
     /// Takes the state that the snapshot tells, as far as it may.
-    fn settle(&mut self, slot: u32, told: &SnapshotChild, look: &Look<'_>) -> Changes {
+    fn settle(&mut self, slot: u32, told: &SnapshotChild, look: &mut Look<'_>) -> Changes {
         let generation = self.source.generation;
         let Some(child) = self.source.children.get_mut(slot) else {
             return Changes::NONE;
         };
         let known = child.state();
         let claimed = told.state();
-        if self.source.epoch == child.epoch && is_behind(child, told, look.seen) {
+        if is_behind(child, told, look.seen) {
             if look.complete && known != claimed {
                 let epoch = Some(&look.snapshot.source().epoch);
                 let kind = AuditKind::SnapshotBehind { known, claimed };
@@ -200,6 +192,9 @@ impl Fold<'_> {
             what |= self.correct(slot, told, look);
         } else if known != claimed {
             return what; // A partial one never corrects, and proves no other state either.
+        } else if look.complete && child.facts.state().epoch() != look.seen.epoch() {
+            // The same state again, for the first time in this life of the source.
+            child.tell_state(look.stamp());
         }
         if let Some(child) = self.child(slot)
             && child.is_live()
@@ -222,28 +217,27 @@ impl Fold<'_> {
     }
 
     /// Corrects the state, on the record (rule N1).
-    fn correct(&mut self, slot: u32, told: &SnapshotChild, look: &Look<'_>) -> Changes {
+    fn correct(&mut self, slot: u32, told: &SnapshotChild, look: &mut Look<'_>) -> Changes {
         let Some(child) = self.source.children.get(slot) else {
             return Changes::NONE;
         };
         let (from, to) = (child.state(), told.state());
-        let source = &look.snapshot.source().epoch;
-        let identity = derived::identity(self.report.source, source);
-        let (id, at) = (look.snapshot.id(), look.snapshot.observed_at());
-        let reason = crate::audit::CORRECTION_REASON;
-        let event = derived::correction(child, identity, Some(from), to, id, at, reason);
+        let event = look
+            .corrections
+            .event(child, Some(from), to, told.details());
         self.source
             .unsequenced
             .meet(&event, self.settings.unsequenced_window);
-        let snapshot = id.clone();
+        let snapshot = look.snapshot.id().clone();
         let kind = AuditKind::Correction { from, to, snapshot };
+        let source = &look.snapshot.source().epoch;
         self.report
             .audit(Some(source), Some(told.id()), Some(look.cause()), kind);
         let what = self.set_state(slot, to, look.stamp());
         if to.is_terminal()
             && let Some(child) = self.child(slot)
         {
-            child.keep_terminal_details(told.details());
+            child.keep_terminal_details(event.details());
         }
         self.report.push(Effect::Derived(Box::new(event)));
         what
@@ -386,7 +380,9 @@ impl Fold<'_> {
 /// Without a sequence in the snapshot, the times tell: by the source's clock, but never beyond the
 /// moment of receipt, so that a clock that once ran ahead does not shut out corrections.
 fn is_behind(child: &Child, told: &SnapshotChild, look: Seen) -> bool {
+    let same_epoch = child.facts.state().epoch() == look.epoch();
     match (told.sequence(), child.state_sequence.get()) {
+        _ if !same_epoch => false,
         (Some(told), Some(known)) => told.get() < known,
         _ => look.observed_at() < child.facts.state().known_at(),
     }

@@ -4,9 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use hashbrown::HashTable;
-use headcount_contract::{
-    ChildId, ChildState, EventId, Outcome, SequenceScope, SnapshotId, SourceEpoch,
-};
+use headcount_contract::{ChildId, ChildState, Outcome, SequenceScope, SnapshotId, SourceEpoch};
 use rustc_hash::FxHasher;
 
 use crate::child::Child;
@@ -47,8 +45,6 @@ pub(crate) struct Source {
 #[derive(Debug, Clone)]
 pub(crate) struct Taken {
     pub(crate) id: SnapshotId,
-    /// Its id in the form in which a fact keeps who set it.
-    pub(crate) name: EventId,
     pub(crate) seen: Seen,
 }
 

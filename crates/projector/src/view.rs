@@ -4,7 +4,7 @@ use headcount_contract::{Capability, Lineage, SequenceScope, SnapshotId, SourceI
 
 use crate::audit::Cause;
 use crate::child::{Child, Mark};
-use crate::fact::{Fact, Origin, Stamp, moment};
+use crate::fact::{Fact, Origin, Seen, Stamp, moment, nanos};
 use crate::record::{Evidence, Provenance, Record, Terminal};
 use crate::source::Source;
 
@@ -62,49 +62,51 @@ pub(crate) fn record(name: &SourceId, source: &Source, child: &Child) -> Record 
 }
 
 fn provenance(source: &Source, child: &Child) -> Provenance {
-    let fact = |fact| child.facts.get(fact).map(|stamp| evidence(source, &stamp));
-    let apart = |stamp: Option<&Stamp>| stamp.map(|stamp| evidence(source, stamp));
-    let first = evidence(source, &child.facts.first());
+    let by = |stamp: &Stamp| evidence(source, cause(stamp), &stamp.seen);
+    let work = |fact| {
+        child
+            .facts
+            .work(fact)
+            .map(|(cause, seen)| evidence(source, cause, seen))
+    };
+    let first = by(&child.facts.first());
+    let apart = |stamp: Option<&Stamp>| stamp.map_or_else(|| first.clone(), by);
     let extra = child.extra();
-    let sighting = source
-        .snapshots
-        .iter()
-        .rev()
-        .find(|taken| crate::fact::nanos(taken.seen.known_at()) == child.proven);
+    let lineage_by = extra.and_then(|extra| extra.lineage_by.as_deref());
+    let capabilities_by = extra.and_then(|extra| extra.capabilities_by.as_deref());
+    let mut taken = source.snapshots.iter().rev();
+    let sighting = taken.find(|taken| nanos(taken.seen.known_at()) == child.proven);
     Provenance {
-        state: fact(Fact::State).unwrap_or_else(|| first.clone()),
-        lineage: (!child.has(Mark::LineageAssumed)).then(|| {
-            apart(extra.and_then(|extra| extra.lineage_by.as_deref()))
-                .unwrap_or_else(|| first.clone())
-        }),
-        capabilities: apart(extra.and_then(|extra| extra.capabilities_by.as_deref()))
-            .unwrap_or_else(|| first.clone()),
-        activity: fact(Fact::Activity),
-        heartbeat: fact(Fact::Heartbeat),
-        sighting: sighting.map(|taken| {
-            let (name, seen) = (taken.name.clone(), taken.seen);
-            evidence(source, &Stamp { name, seen })
-        }),
+        state: by(&child.facts.state_by()),
+        lineage: (!child.has(Mark::LineageAssumed)).then(|| apart(lineage_by)),
+        capabilities: apart(capabilities_by),
+        activity: work(Fact::Activity),
+        heartbeat: work(Fact::Heartbeat),
+        sighting: sighting
+            .map(|taken| evidence(source, Cause::Snapshot(taken.id.clone()), &taken.seen)),
         first,
     }
 }
 
-fn evidence(source: &Source, stamp: &Stamp) -> Evidence {
-    let (cause, kind) = match stamp.seen.origin() {
-        Origin::Event(kind) => (Cause::Event(stamp.name.clone()), kind),
-        Origin::Snapshot => (
-            SnapshotId::new(stamp.name.as_str()).map_or_else(
-                |error| unreachable!("it was a snapshot's id: {error}"),
-                Cause::Snapshot,
-            ),
-            "snapshot",
-        ),
-    };
+fn evidence(source: &Source, cause: Cause, seen: &Seen) -> Evidence {
     Evidence {
         cause,
-        kind,
-        epoch: source.epoch_name(stamp.seen.epoch()).cloned(),
-        observed_at: stamp.seen.observed_at(),
-        received_at: stamp.seen.received_at(),
+        kind: match seen.origin() {
+            Origin::Event(kind) => kind,
+            Origin::Snapshot => "snapshot",
+        },
+        epoch: source.epoch_name(seen.epoch()).cloned(),
+        observed_at: seen.observed_at(),
+        received_at: seen.received_at(),
+    }
+}
+
+fn cause(stamp: &Stamp) -> Cause {
+    match stamp.seen.origin() {
+        Origin::Event(_) => Cause::Event(stamp.name.clone()),
+        Origin::Snapshot => SnapshotId::new(stamp.name.as_str()).map_or_else(
+            |error| unreachable!("it was a snapshot's id: {error}"),
+            Cause::Snapshot,
+        ),
     }
 }

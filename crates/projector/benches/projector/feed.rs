@@ -33,7 +33,8 @@ pub(crate) fn before(at: Timestamp) -> Timestamp {
 /// When that many of the children have been silent for too long, if each had two events, one a
 /// microsecond.
 pub(crate) fn stale_time(children: usize, due: usize) -> Timestamp {
-    time(((children + due - 1) as i64) * 1_000 + 120_000_000_000)
+    let last = i64::try_from(children + due).unwrap() - 1;
+    time(last * 1_000 + 120_000_000_000)
 }
 
 fn source() -> SourceIdentity {
@@ -76,7 +77,7 @@ pub(crate) fn feed(children: usize, each: usize, numbers: Numbers) -> Vec<Lifecy
                 _ if step % 2 == 0 => EventKind::Heartbeat,
                 _ => EventKind::Activity,
             };
-            let at = time(events.len() as i64 * 1_000);
+            let at = time(i64::try_from(events.len()).unwrap() * 1_000);
             let id = EventId::new(format!("evt-{}", events.len())).unwrap();
             let identity = identities[*number].clone();
             let mut event =

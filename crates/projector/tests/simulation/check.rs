@@ -65,7 +65,7 @@ pub(crate) fn check(history: &History, inputs: &[Input]) -> Result<(), Violation
         if whole && fingerprint(&effects) != history.fingerprints[number] {
             return Err(violation(
                 "the same inputs give the same effects",
-                "",
+                &"",
                 format!("at input {number}"),
             ));
         }
@@ -75,7 +75,7 @@ pub(crate) fn check(history: &History, inputs: &[Input]) -> Result<(), Violation
     check.journal_says_the_same()
 }
 
-fn violation(rule: &'static str, child: impl ToString, words: String) -> Violation {
+fn violation(rule: &'static str, child: &dyn ToString, words: String) -> Violation {
     Violation {
         rule,
         child: child.to_string(),
@@ -159,7 +159,7 @@ impl Check<'_> {
                 let name = (change.source.clone(), change.child.clone());
                 let record = self.projector.record(&name.0, &name.1);
                 if change.what.intersects(Changes::STATE | Changes::FIRST_SEEN) {
-                    self.ends_are_true_and_final(input.at, name, record)?;
+                    self.ends_are_true_and_final(input.at, &name, record)?;
                 } else if change.what.contains(Changes::STALE)
                     && record.is_some_and(|record| !record.stale)
                 {
@@ -189,7 +189,7 @@ impl Check<'_> {
     fn ends_are_true_and_final(
         &mut self,
         at: i64,
-        name: Name,
+        name: &Name,
         record: Option<Record>,
     ) -> Result<(), Violation> {
         // A record that is gone was given up after its end, by this same input.
@@ -282,7 +282,7 @@ impl Check<'_> {
                 let words = format!("{}, from the journal {again:?}", record.state);
                 return Err(violation(
                     "a journal tells the same ends",
-                    record.child_id,
+                    &record.child_id,
                     words,
                 ));
             }

@@ -227,7 +227,7 @@ impl Host {
             .iter()
             .position(|source| source.id == identity.source)
             .unwrap();
-        let life = self.sources[source].life_of(&identity.epoch);
+        let life = TrueSource::life_of(&identity.epoch);
         let heard = &mut self.heard[source];
         if heard.iter().any(|other| *other > life) && !heard.contains(&life) {
             return true;
@@ -331,7 +331,7 @@ pub(crate) fn fingerprint(effects: &[Effect]) -> u64 {
             Effect::Changed(change) => (&change.child, change.what).hash(&mut hasher),
             Effect::Derived(event) => event.hash(&mut hasher),
             Effect::Audit(entry) => {
-                (entry.kind.name(), &entry.child, &entry.cause).hash(&mut hasher)
+                (entry.kind.name(), &entry.child, &entry.cause).hash(&mut hasher);
             }
             other => std::mem::discriminant(other).hash(&mut hasher),
         }

@@ -1,5 +1,7 @@
 //! What truly happens: sources whose children live, end, or are killed in silence.
 
+use std::fmt::Write as _;
+
 use fastrand::Rng;
 use headcount_contract::{
     AuthoritativeSnapshot, Capabilities, Capability, ChildId, ChildIdentity, ChildState, Coverage,
@@ -176,7 +178,13 @@ impl TrueSource {
                 .map(|(at, s)| format!("{at} {s}"))
                 .collect();
             let id = child.identity.id();
-            text += &format!("  {id}: {}; killed {:?}\n", states.join(", "), child.killed);
+            writeln!(
+                text,
+                "  {id}: {}; killed {:?}",
+                states.join(", "),
+                child.killed
+            )
+            .unwrap();
         }
         text
     }
@@ -187,7 +195,7 @@ impl TrueSource {
     }
 
     /// The number of a life, by its epoch.
-    pub(crate) fn life_of(&self, epoch: &SourceEpoch) -> usize {
+    pub(crate) fn life_of(epoch: &SourceEpoch) -> usize {
         EPOCHS
             .iter()
             .position(|name| *name == epoch.as_str())
