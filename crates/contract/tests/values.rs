@@ -274,3 +274,41 @@ fn texts_for_people() {
     ));
     insta::assert_snapshot!(text);
 }
+
+#[test]
+fn a_batch_tells_its_lines() {
+    let mut batch = LogBatch::new(OutputStream::Stderr, now(), 7);
+    assert!(batch.is_empty() && batch.last().is_none() && batch.text_bytes() == 0);
+    let cut = LineFlags {
+        truncated: true,
+        lossy: false,
+    };
+    let lossy = LineFlags {
+        truncated: false,
+        lossy: true,
+    };
+    for (text, flags) in [("é", LineFlags::default()), ("", lossy), ("cut", cut)] {
+        batch.push(text, flags);
+    }
+    assert_eq!(
+        (batch.len(), batch.is_empty(), batch.text_bytes()),
+        (3, false, 5)
+    );
+    assert_eq!(
+        (batch.stream(), batch.timestamp()),
+        (OutputStream::Stderr, now())
+    );
+    let lines: Vec<_> = batch
+        .lines()
+        .map(|line| (line.number, line.text, line.truncated, line.lossy))
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            (7, "é", false, false),
+            (8, "", false, true),
+            (9, "cut", true, false)
+        ]
+    );
+    assert_eq!(batch.last().map(|line| line.number), Some(9));
+}
