@@ -30,7 +30,7 @@ const STEPS: [Step; 12] = [
     },
     Step {
         name: "schema",
-        run: schema::check,
+        run: schema::check_contract,
     },
     Step {
         name: "clippy",

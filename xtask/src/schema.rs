@@ -1,24 +1,36 @@
-//! The JSON Schemas of the wire types, committed under `schemas/`.
+//! The JSON Schemas of what people and programs write, committed under `schemas/`.
 
 use std::fs;
 
 use serde::Serialize;
 
-use crate::shell::{Done, Outcome};
+use crate::shell::{Done, Outcome, Run};
 use crate::workspace::Workspace;
 
-/// The files and what belongs into them.
-fn schemas() -> Vec<(&'static str, String)> {
+/// The schemas of the contract, which this program links.
+fn of_the_contract() -> Vec<(&'static str, String)> {
+    use headcount_contract::schema;
     vec![
-        (
-            "schemas/event.json",
-            text(&headcount_contract::schema::event()),
-        ),
-        (
-            "schemas/snapshot.json",
-            text(&headcount_contract::schema::snapshot()),
-        ),
+        ("schemas/event.json", text(&schema::event())),
+        ("schemas/snapshot.json", text(&schema::snapshot())),
     ]
+}
+
+/// The schema that depends on the adapters, which only the command line links.
+const OF_THE_PROGRAM: &str = "schemas/fleet.json";
+
+fn of_the_program(workspace: &Workspace) -> Result<(&'static str, String), String> {
+    let args = [
+        "run",
+        "--quiet",
+        "--locked",
+        "--package",
+        "headcount-cli",
+        "--",
+        "schema",
+        "fleet",
+    ];
+    Ok((OF_THE_PROGRAM, Run::cargo(workspace.root(), args).read()?))
 }
 
 fn text(schema: &impl Serialize) -> String {
@@ -28,9 +40,11 @@ fn text(schema: &impl Serialize) -> String {
     json.unwrap_or_default() + "\n"
 }
 
-/// Writes the files.
+/// Writes all schemas.
 pub(crate) fn write(workspace: &Workspace) -> Outcome {
-    for (name, text) in schemas() {
+    let mut schemas = of_the_contract();
+    schemas.push(of_the_program(workspace)?);
+    for (name, text) in schemas {
         let path = workspace.root().join(name);
         if fs::read_to_string(&path).is_ok_and(|present| present == text) {
             continue;
@@ -44,11 +58,22 @@ pub(crate) fn write(workspace: &Workspace) -> Outcome {
     Ok(Done::Well)
 }
 
-/// Compares the files with the types, and the folder with the list.
+/// Compares all schemas, and the folder with their list.
 pub(crate) fn check(workspace: &Workspace) -> Outcome {
-    let schemas = schemas();
+    let mut schemas = of_the_contract();
+    schemas.push(of_the_program(workspace)?);
+    compare(workspace, &schemas)
+}
+
+/// Compares the schemas of the contract. That the program prints what is committed is held by a
+/// test of the command line, for which `ci` builds it anyway.
+pub(crate) fn check_contract(workspace: &Workspace) -> Outcome {
+    compare(workspace, &of_the_contract())
+}
+
+fn compare(workspace: &Workspace, schemas: &[(&str, String)]) -> Outcome {
     let mut stale: Vec<String> = Vec::new();
-    for (name, text) in &schemas {
+    for (name, text) in schemas {
         match fs::read_to_string(workspace.root().join(name)) {
             Ok(present) if present == *text => (),
             Ok(_) => stale.push(format!("{name} is not what the types say")),
@@ -58,7 +83,7 @@ pub(crate) fn check(workspace: &Workspace) -> Outcome {
     let folder = fs::read_dir(workspace.root().join("schemas"));
     for file in folder.into_iter().flatten().flatten() {
         let name = format!("schemas/{}", file.file_name().to_string_lossy());
-        if schemas.iter().all(|(known, _)| *known != name) {
+        if name != OF_THE_PROGRAM && schemas.iter().all(|(known, _)| *known != name) {
             stale.push(format!("{name} belongs to no type"));
         }
     }

@@ -1,0 +1,169 @@
+//! How a run ends, as a shell sees it.
+
+use headcount_contract::{ChildState, Outcome};
+use serde_json::json;
+
+use crate::program::{ends, events, run, run_program, text};
+
+/// The exit code of the program, and of the terminal event the outcome and one detail.
+fn check(
+    options: &[&str],
+    program: &[&str],
+    code: i32,
+    outcome: Outcome,
+    detail: (&str, serde_json::Value),
+) {
+    let mut options = options.to_vec();
+    options.extend(["--output", "json"]);
+    let output = run_program(&options, program);
+    assert_eq!(
+        output.status.code(),
+        Some(code),
+        "{program:?}\n{}",
+        text(&output.stderr)
+    );
+    let events = events(&output);
+    let ends = ends(&events);
+    let [end] = ends[..] else {
+        panic!("{program:?} ended {} times: {events:?}", ends.len())
+    };
+    assert_eq!(
+        end.state(),
+        Some(ChildState::Terminal(outcome)),
+        "{program:?}"
+    );
+    assert_eq!(
+        end.details().get(detail.0),
+        Some(detail.1),
+        "{program:?}: {:?}",
+        end.details()
+    );
+    assert_eq!(
+        events.last(),
+        Some(end),
+        "{program:?}: nothing follows the end"
+    );
+}
+
+#[test]
+fn the_childs_own_code_comes_back() {
+    let code = |n: i64| ("exitCode", json!(n));
+    check(&[], &["true"], 0, Outcome::Completed, code(0));
+    check(&[], &["sh", "-c", "exit 3"], 3, Outcome::Failed, code(3));
+    check(
+        &[],
+        &["sh", "-c", "exit 255"],
+        255,
+        Outcome::Failed,
+        code(255),
+    );
+}
+
+#[test]
+fn a_signal_comes_back_as_128_and_its_number() {
+    for (signal, number) in [("SEGV", 11), ("TERM", 15), ("KILL", 9), ("HUP", 1)] {
+        let script = format!("kill -{signal} $$");
+        let name = ("signalName", json!(format!("SIG{signal}")));
+        check(
+            &[],
+            &["sh", "-c", &script],
+            128 + number,
+            Outcome::Failed,
+            name,
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_run_is_told_from_what_is_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("data");
+    std::fs::write(&file, "no program").unwrap();
+    check(
+        &[],
+        &["/nonexistent"],
+        127,
+        Outcome::Failed,
+        ("startError", json!("not-found")),
+    );
+    check(
+        &[],
+        &["no-such-program-anywhere"],
+        127,
+        Outcome::Failed,
+        ("startError", json!("not-found")),
+    );
+    check(
+        &[],
+        &[file.to_str().unwrap()],
+        126,
+        Outcome::Failed,
+        ("startError", json!("not-executable")),
+    );
+}
+
+#[test]
+fn a_working_directory_that_is_not_there_is_named() {
+    let output = run_program(&["--cwd", "/nonexistent"], &["true"]);
+    assert_eq!(output.status.code(), Some(125));
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(said.contains("/nonexistent"), "{said}");
+    assert!(
+        !said.contains("true: not found"),
+        "the program is not at fault: {said}"
+    );
+}
+
+#[test]
+fn a_wrong_option_is_told_with_what_would_be_right() {
+    for options in [
+        &["--grace", "soon"][..],
+        &["--restart", "maybe"],
+        &["--nonsense"],
+        &["--env", "novalue"],
+    ] {
+        let output = run_program(options, &["true"]);
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+        let said = text(&output.stderr);
+        assert!(
+            said.contains(options[options.len() - 1]) && output.stdout.is_empty(),
+            "{said}"
+        );
+    }
+}
+
+/// A person's shell environment is passed on; `--clean-env` passes on what it is told to.
+#[test]
+fn the_environment_crosses_over_as_asked() {
+    fn seen(options: &[&str]) -> (bool, bool) {
+        let script = r#"[ -n "$HEADCOUNT_TEST_A" ] && echo has-a; [ -n "$HEADCOUNT_TEST_B" ] && echo has-b; true"#;
+        let mut args = vec!["run", "--output", "plain"];
+        args.extend(options);
+        args.extend(["--", "/bin/sh", "-c", script]);
+        let output = crate::program::headcount(&args)
+            .env("HEADCOUNT_TEST_A", "1")
+            .env("HEADCOUNT_TEST_B", "1")
+            .output()
+            .unwrap();
+        let said = text(&output.stdout);
+        (said.contains("has-a"), said.contains("has-b"))
+    }
+    assert_eq!(seen(&[]), (true, true));
+    assert_eq!(seen(&["--clean-env"]), (false, false));
+    assert_eq!(
+        seen(&["--clean-env", "--inherit", "HEADCOUNT_TEST_A"]),
+        (true, false)
+    );
+    assert_eq!(
+        seen(&["--clean-env", "--env", "HEADCOUNT_TEST_B=2"]),
+        (false, true)
+    );
+}
+
+/// The last line is shown although no line end follows it, and although the child is gone.
+#[test]
+fn the_last_words_are_heard() {
+    let output = run(&["--output", "plain"], "printf 'last words'; exit 1");
+    assert!(text(&output.stdout).contains("last words"));
+    assert_eq!(output.status.code(), Some(1));
+}
