@@ -12,7 +12,8 @@ use crate::program::{DEADLINE, ends, events, eventually, headcount, line_of, mem
 struct Running {
     program: Child,
     group: u32,
-    folder: tempfile::TempDir,
+    /// Removed with everything else at the end.
+    _folder: tempfile::TempDir,
 }
 
 impl Running {
@@ -29,7 +30,7 @@ impl Running {
         let running = Self {
             program,
             group,
-            folder,
+            _folder: folder,
         };
         eventually("all processes", || {
             (members(group).len() == processes).then_some(())
@@ -48,7 +49,6 @@ impl Running {
             .unwrap();
         let status = self.program.wait().unwrap();
         assert_eq!(members(self.group), Vec::<u32>::new(), "left behind");
-        drop(self.folder);
         let output = std::process::Output {
             status,
             stdout,
