@@ -77,6 +77,11 @@ impl EventMint {
         self
     }
 
+    /// The source's epoch, or a digest of a long one: what ids that must be unique begin with.
+    pub(crate) fn life(&self) -> &str {
+        &self.prefix
+    }
+
     /// Whose events these are.
     pub fn source(&self) -> &SourceIdentity {
         &self.source
@@ -151,7 +156,7 @@ pub fn new_epoch(began: Timestamp) -> SourceEpoch {
 
 /// The text itself, or a digest of one so long that nothing could be added to it.
 fn short(text: &str) -> String {
-    if text.len() <= 480 {
+    if text.len() <= 460 {
         return text.to_owned();
     }
     let mut hasher = DefaultHasher::new();

@@ -90,7 +90,7 @@ pub fn adapter(
     let mut restarts = options.restart.clone().decide(fastrand::f64);
     let runtime = Arc::new(ProcessRuntime::new(options)?);
     let identity = SourceIdentity::new(source, new_epoch(SystemTime::now().into()));
-    let run_id = RunId::new(name).ok();
+    let run_id = RunId::new(one_run(&name)).ok();
     let plan = RunPlan::once(move || {
         let mut input = StartInput::new("");
         input.run_id.clone_from(&run_id);
@@ -104,6 +104,12 @@ pub fn adapter(
         .announce(Announce::Started)
         .plan(plan)
         .build())
+}
+
+/// The name of one run of a command of that name. A source outlives the program that runs it, in
+/// its journal, and there a child is one run (rule I2).
+fn one_run(name: &str) -> String {
+    format!("{name}-{:010x}", fastrand::u64(..1 << 40))
 }
 
 /// What can never be told or done with these options on this system.

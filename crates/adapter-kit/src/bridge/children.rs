@@ -141,8 +141,11 @@ impl Children {
         }
     }
 
+    /// An id that no child of this source has had, if the runs that were named are unique: without
+    /// a name it holds the epoch, since in a journal a source has many (rules I1, I2).
     fn unused_id(&mut self, wanted: Option<&str>, root: Option<&ChildId>) -> ChildId {
-        let base = wanted.or(root.map(ChildId::as_str)).unwrap_or("run");
+        let unnamed = format!("run-{}", self.mint.life());
+        let base = wanted.or(root.map(ChildId::as_str)).unwrap_or(&unnamed);
         if let Some(wanted) = wanted
             && let Ok(id) = ChildId::new(wanted)
             && !self.by_id.contains_key(&id)
@@ -150,7 +153,7 @@ impl Children {
             return id;
         }
         // A long base leaves no room for a number.
-        let base = if base.len() > 480 { "run" } else { base };
+        let base = if base.len() > 480 { &unnamed } else { base };
         loop {
             self.started += 1;
             if let Ok(id) = ChildId::new(format!("{base}-{}", self.started))

@@ -161,10 +161,10 @@ async fn a_run_becomes_a_child_with_one_end() {
     assert_eq!(
         fixture.events(4).await,
         [
-            "run-1 0 created created",
-            "run-1 0 state_changed starting",
-            "run-1 0 state_changed running",
-            "run-1 0 terminal failed",
+            "run-e-1 0 created created",
+            "run-e-1 0 state_changed starting",
+            "run-e-1 0 state_changed running",
+            "run-e-1 0 terminal failed",
         ]
     );
 }
@@ -186,7 +186,7 @@ async fn a_run_that_is_announced_once_started_bears_its_facts_in_its_first_event
         .unwrap_err();
     assert_eq!(
         fixture.events(2).await,
-        ["run-2 0 created created", "run-2 0 terminal failed"]
+        ["run-e-2 0 created created", "run-e-2 0 terminal failed"]
     );
 }
 
@@ -222,7 +222,7 @@ async fn cancel_tells_apart_what_it_meets() {
     assert_eq!(cancel(&child).await.unwrap(), CancelOutcome::Accepted);
     assert_eq!(
         fixture.events(3).await.last().unwrap(),
-        "run-1 0 terminal cancelled"
+        "run-e-1 0 terminal cancelled"
     );
     let again = fixture.adapter.cancel(&child, None).await.unwrap();
     assert_eq!(again, CancelOutcome::AlreadyEnded);
@@ -317,15 +317,15 @@ async fn a_restart_on_request_takes_the_place_of_the_run_in_its_plan() {
     let plan = RunPlan::once(|| StartInput::new("/"))
         .restarting(|ended| (ended.attempt < 2).then_some(std::time::Duration::ZERO));
     let mut fixture = Fixture::build(|builder| builder.plan(plan));
-    assert_eq!(fixture.events(1).await, ["run-1 0 created created"]);
-    let first = ChildId::new("run-1").unwrap();
+    assert_eq!(fixture.events(1).await, ["run-e-1 0 created created"]);
+    let first = ChildId::new("run-e-1").unwrap();
     let next = fixture.adapter.restart(&first).await.unwrap();
-    assert_eq!(next.as_str(), "run-1-2");
+    assert_eq!(next.as_str(), "run-e-1-2");
     let mut seen = fixture.events(2).await;
     seen.sort();
     assert_eq!(
         seen,
-        ["run-1 0 terminal completed", "run-1-2 1 created created"]
+        ["run-e-1 0 terminal completed", "run-e-1-2 1 created created"]
     );
     // The plan goes on with it: its end is followed by the next attempt, once.
     fixture
@@ -339,7 +339,7 @@ async fn a_restart_on_request_takes_the_place_of_the_run_in_its_plan() {
     handle.stop().await.unwrap();
     assert_eq!(
         fixture.events(2).await,
-        ["run-1-2 1 terminal completed", "run-1-3 2 created created"]
+        ["run-e-1-2 1 terminal completed", "run-e-1-3 2 created created"]
     );
 }
 
@@ -358,13 +358,13 @@ async fn children_that_a_run_tells_of_join_with_the_run_as_their_parent() {
     assert_eq!(
         fixture.events(4).await,
         [
-            "run-1/a 0 created created",
-            "run-1/a 0 state_changed running",
-            "run-1/b 0 created created",
-            "run-1/a 0 terminal completed",
+            "run-e-1/a 0 created created",
+            "run-e-1/a 0 state_changed running",
+            "run-e-1/b 0 created created",
+            "run-e-1/a 0 terminal completed",
         ]
     );
-    let b = ChildId::new("run-1/b").unwrap();
+    let b = ChildId::new("run-e-1/b").unwrap();
     let snapshot = fixture.adapter.shared.children().snapshot(at(2));
     let listed = snapshot
         .children()
@@ -373,7 +373,7 @@ async fn children_that_a_run_tells_of_join_with_the_run_as_their_parent() {
         .unwrap();
     assert_eq!(
         listed.lineage().unwrap().parent().map(ChildId::as_str),
-        Some("run-1")
+        Some("run-e-1")
     );
     assert!(matches!(
         fixture.adapter.cancel(&b, None).await,
@@ -382,7 +382,7 @@ async fn children_that_a_run_tells_of_join_with_the_run_as_their_parent() {
     run.status(RunStatus::Stopped);
     assert_eq!(
         fixture.events(2).await,
-        ["run-1 0 terminal completed", "run-1/b 0 diagnostic -"]
+        ["run-e-1 0 terminal completed", "run-e-1/b 0 diagnostic -"]
     );
     // Nobody can say how it stands: it is in no snapshot from now on, and never said to have ended.
     let Some(Signal::Snapshot(Snapshot::Complete(snapshot))) = fixture.signals.next().await else {
@@ -410,7 +410,7 @@ async fn a_given_up_restart_and_what_the_runtime_tells_show_in_health() {
     let health = fixture.adapter.health();
     assert_eq!(
         health.message.unwrap(),
-        "run-1 is not started again: enough"
+        "run-e-1 is not started again: enough"
     );
     assert_eq!(health.counts["judged"], 1);
 }

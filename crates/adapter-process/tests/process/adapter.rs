@@ -30,10 +30,12 @@ async fn lifecycle(config: serde_json::Value) -> Vec<LifecycleEvent> {
     events
 }
 
+/// Each event with the child's name, which is its id without what makes it one run's.
 fn kinds(events: &[LifecycleEvent]) -> Vec<String> {
     let name = |event: &LifecycleEvent| {
         let state = event.state().map_or("-", ChildState::as_str);
-        format!("{} {} {state}", event.child_id(), event.kind().as_str())
+        let (child, _) = event.child_id().as_str().rsplit_once('-').unwrap();
+        format!("{child} {} {state}", event.kind().as_str())
     };
     events.iter().map(name).collect()
 }
@@ -61,6 +63,16 @@ async fn the_first_event_tells_the_process_from_every_other() {
         .map(Sequence::get)
         .collect();
     assert_eq!(sequences, [0, 1, 2, 3]);
+}
+
+/// In a journal a source has many lives, and a child is one run (rules I1, I2).
+#[tokio::test]
+async fn another_life_of_the_source_has_another_child() {
+    let config = || json!({"command": "true", "name": "job"});
+    let (first, second) = (lifecycle(config()).await, lifecycle(config()).await);
+    assert_eq!(first[0].source(), second[0].source());
+    assert_ne!(first[0].child_id(), second[0].child_id());
+    assert_ne!(first[0].source_epoch(), second[0].source_epoch());
 }
 
 #[tokio::test]
