@@ -325,7 +325,10 @@ async fn a_restart_on_request_takes_the_place_of_the_run_in_its_plan() {
     seen.sort();
     assert_eq!(
         seen,
-        ["run-e-1 0 terminal completed", "run-e-1-2 1 created created"]
+        [
+            "run-e-1 0 terminal completed",
+            "run-e-1-2 1 created created"
+        ]
     );
     // The plan goes on with it: its end is followed by the next attempt, once.
     fixture
@@ -339,7 +342,10 @@ async fn a_restart_on_request_takes_the_place_of_the_run_in_its_plan() {
     handle.stop().await.unwrap();
     assert_eq!(
         fixture.events(2).await,
-        ["run-e-1-2 1 terminal completed", "run-e-1-3 2 created created"]
+        [
+            "run-e-1-2 1 terminal completed",
+            "run-e-1-3 2 created created"
+        ]
     );
 }
 

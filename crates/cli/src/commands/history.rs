@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use headcount::History;
 use headcount::projector::{Record, Settings};
-use headcount_contract::{ChildId, ChildState};
+use headcount_contract::{ChildId, ChildState, Lineage};
 
 use crate::args::{Common, Explain, List, Output, Wait};
 use crate::commands::journal_path;
@@ -134,7 +134,8 @@ fn name(record: &Record) -> String {
     )
 }
 
-/// The child of that name, which must be the only one: `CHILD`, or `SOURCE/CHILD`.
+/// The child of that name, which must be the only one: `CHILD`, or `SOURCE/CHILD`. The name of a
+/// command that `run` or a fleet file started means its newest run.
 fn find(history: &History, wanted: &str) -> Result<Option<Record>, Failure> {
     let mut found = ChildId::new(wanted)
         .map(|id| history.named(&id))
@@ -154,7 +155,26 @@ fn find(history: &History, wanted: &str) -> Result<Option<Record>, Failure> {
                 .help(format!("one of {}", names.join(", "))),
         );
     }
-    Ok(found.pop())
+    Ok(found.pop().or_else(|| newest_run(history, wanted)))
+}
+
+/// The newest of the runs that the process adapter made of one name.
+fn newest_run(history: &History, name: &str) -> Option<Record> {
+    let mut runs = history.records();
+    runs.retain(|record| {
+        let root = record
+            .lineage
+            .as_ref()
+            .map_or(&record.child_id, Lineage::root);
+        let tail = root
+            .as_str()
+            .strip_prefix(name)
+            .and_then(|tail| tail.strip_prefix('-'));
+        tail.is_some_and(|tail| tail.len() == 10 && tail.bytes().all(|b| b.is_ascii_hexdigit()))
+    });
+    let attempt = |record: &Record| record.lineage.as_ref().map_or(0, Lineage::attempt);
+    runs.into_iter()
+        .max_by_key(|record| (record.first_observed_at, attempt(record)))
 }
 
 pub(super) fn wait(common: &Common, wait: &Wait) -> Result<Exit, Failure> {

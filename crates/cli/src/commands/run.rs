@@ -1,7 +1,10 @@
 //! `headcount run`: start one child, show it live, end with its exit code.
 
-use headcount::{Host, View};
-use headcount_contract::{AdapterSpec, ChildState, Outcome};
+use std::sync::Arc;
+
+use headcount::projector::Record;
+use headcount::{ChildView, Host, View};
+use headcount_contract::{AdapterSpec, ChildState, Lineage, Outcome};
 use serde_json::{Map, Value, json};
 
 use crate::args::{Common, OnReadyTimeout, Restart, Run};
@@ -77,27 +80,23 @@ fn config(run: &Run) -> Result<Map<String, Value>, Failure> {
     Ok(config)
 }
 
-/// The last attempt of what was started; its sub-children have parents.
-fn last_attempt(view: &View) -> Option<std::sync::Arc<headcount::ChildView>> {
-    let own = |child: &&std::sync::Arc<headcount::ChildView>| {
-        child
-            .record
-            .lineage
-            .as_ref()
-            .is_some_and(|lineage| lineage.parent().is_none())
+/// The last attempt of what was started now: no sub-child, and no earlier run that the journal
+/// holds.
+fn last_attempt(view: &View) -> Option<Arc<ChildView>> {
+    let started_now = |record: &Record| {
+        let first = record.provenance.first.epoch.as_ref();
+        let mut adapters = view.adapters().iter();
+        adapters.any(|adapter| adapter.source == record.source && Some(&adapter.epoch) == first)
     };
-    let attempt = |child: &&std::sync::Arc<headcount::ChildView>| {
-        child
-            .record
-            .lineage
-            .as_ref()
-            .map(headcount_contract::Lineage::attempt)
+    let own = |child: &&Arc<ChildView>| {
+        let lineage = child.record.lineage.as_ref();
+        lineage.is_some_and(|lineage| lineage.parent().is_none()) && started_now(&child.record)
     };
+    let attempt = |child: &&Arc<ChildView>| child.record.lineage.as_ref().map(Lineage::attempt);
     view.children().filter(own).max_by_key(attempt).cloned()
 }
 
-/// The child's own code, as a shell would tell it.
-fn of_record(child: &headcount::ChildView) -> Exit {
+fn of_record(child: &ChildView) -> Exit {
     let details = child
         .record
         .terminal

@@ -3,9 +3,10 @@
 use headcount_contract::{ChildState, EventKind, LifecycleEvent, Sequence};
 use serde_json::json;
 
-use crate::program::{ends, events, run, text};
+use crate::program::{ends, events, headcount, run, text};
 
-const SCRIPT: &str = "echo one; echo two >&2; exit 3";
+/// Lives long enough to be seen running: what has exited already is never called so.
+const SCRIPT: &str = "echo one; echo two >&2; sleep 1; exit 3";
 
 fn kinds(events: &[LifecycleEvent]) -> Vec<(&'static str, Option<ChildState>)> {
     events
@@ -72,7 +73,7 @@ fn what_run_writes_check_accepts() {
     let file = folder.path().join("events.jsonl");
     let output = run(&["--output", "json"], SCRIPT);
     std::fs::write(&file, &output.stdout).unwrap();
-    let checked = crate::program::headcount(&["check", "--output", "json", file.to_str().unwrap()])
+    let checked = headcount(&["check", "--output", "json", file.to_str().unwrap()])
         .output()
         .unwrap();
     assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stdout));
@@ -117,4 +118,47 @@ fn the_journal_holds_what_was_shown() {
         kept.last().unwrap().kind(),
         EventKind::Terminal(_)
     ));
+}
+
+/// One command run twice is two children, although its source has one name (rules I1, I2).
+#[test]
+fn a_journal_tells_the_runs_of_one_command_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal.jsonl");
+    let journal = journal.to_str().unwrap();
+    for code in [1, 2] {
+        let options = ["--output", "json", "--journal", journal, "--name", "job"];
+        let output = run(&options, &format!("exit {code}"));
+        assert_eq!(output.status.code(), Some(code));
+        assert_eq!(ends(&events(&output)).len(), 1);
+    }
+    let ask = |args: &[&str]| headcount(args).output().unwrap();
+    let listed = ask(&["list", "--journal", journal, "--output", "json"]);
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let codes: Vec<_> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|child| &child["terminal"])
+        .collect();
+    assert_eq!(codes.len(), 2, "{listed:#}");
+
+    // By its name, the newest.
+    let newest = ask(&[
+        "wait",
+        "job",
+        "--state",
+        "failed",
+        "--journal",
+        journal,
+        "--output",
+        "json",
+    ]);
+    assert_eq!(newest.status.code(), Some(0), "{}", text(&newest.stderr));
+    let newest: serde_json::Value = serde_json::from_slice(&newest.stdout).unwrap();
+    assert_eq!(
+        newest["terminal"]["details"]["exitCode"],
+        json!(2),
+        "{newest:#}"
+    );
 }

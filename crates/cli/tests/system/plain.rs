@@ -11,7 +11,9 @@ fn line_with<'a>(shown: &'a str, words: &[&str]) -> Option<&'a str> {
 
 #[test]
 fn everything_that_happens_is_shown_with_its_stream_and_the_time() {
-    let output = run(&["--output", "plain"], "echo one; echo two >&2; exit 3");
+    // It lives long enough to be seen running: what has exited already is never called so.
+    let script = "echo one; echo two >&2; sleep 1; exit 3";
+    let output = run(&["--output", "plain"], script);
     assert_eq!(output.status.code(), Some(3));
     let shown = text(&output.stdout);
     for words in [
