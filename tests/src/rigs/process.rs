@@ -12,7 +12,7 @@ use headcount_adapter_process::{ProcessOptions, ProcessRuntime, adapter};
 use headcount_conformance::{Action, Actions, Rig, RigError, RunAction, RuntimeRig, Started};
 use headcount_contract::{
     AgentRuntime, ChildId, ChildLifecycleAdapter, ChildState, OutputStream, RunHandle, RunId,
-    StartInput, async_trait,
+    SnapshotChild, SnapshotReason, StartInput, async_trait,
 };
 
 /// Obeys one order a line until it is told to end. The FIFO is opened for both, so that its reader
@@ -93,6 +93,24 @@ async fn appears(path: &Path) -> Result<(), RigError> {
     })
 }
 
+/// The child that the adapter has started by itself, whose id the adapter chose.
+async fn planned(adapter: &RuntimeAdapter) -> Result<ChildId, RigError> {
+    // It may obey before the adapter has told of it.
+    let told = async {
+        loop {
+            for snapshot in adapter.snapshot(SnapshotReason::Periodic).await? {
+                let mut ids = snapshot.children().iter().map(SnapshotChild::id);
+                if let Some(id) = ids.find(|id| id.as_str().starts_with("planned-")) {
+                    return Ok(id.clone());
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let told = tokio::time::timeout(PATIENCE, told).await;
+    told.map_err(|_| "the planned child is not in the snapshot")?
+}
+
 fn options() -> ProcessOptions {
     let mut options = ProcessOptions::new("sh");
     options.args = vec!["-c".into(), OBEY.into()];
@@ -107,8 +125,8 @@ fn options() -> ProcessOptions {
 pub struct ProcessRig {
     orders: Option<Orders>,
     fifos: HashMap<ChildId, PathBuf>,
-    /// The child that the adapter starts by itself, until it was given out.
-    planned: Option<(ChildId, PathBuf)>,
+    /// The FIFO of the child that the adapter starts by itself, until it was given out.
+    planned: Option<PathBuf>,
     adapter: Option<Arc<RuntimeAdapter>>,
 }
 
@@ -141,7 +159,7 @@ impl Rig for ProcessRig {
             .env
             .insert("ORDERS".into(), fifo.display().to_string());
         let adapter = Arc::new(adapter(options, None)?);
-        self.planned = Some((ChildId::new("planned")?, fifo));
+        self.planned = Some(fifo);
         self.orders = Some(orders);
         self.adapter = Some(adapter.clone());
         Ok(adapter)
@@ -153,8 +171,10 @@ impl Rig for ProcessRig {
 
     async fn start_child(&mut self) -> Result<Started, RigError> {
         // The first subscription has started the planned one.
-        let (child, fifo) = if let Some(planned) = self.planned.take() {
-            planned
+        let adapter = self.adapter.clone().ok_or("there is no adapter")?;
+        let (child, fifo) = if let Some(fifo) = self.planned.take() {
+            appears(&fifo.with_extension("up")).await?;
+            (planned(&adapter).await?, fifo)
         } else {
             let orders = self.orders.as_mut().ok_or("there is no adapter")?;
             let fifo = orders.make()?;
@@ -162,7 +182,6 @@ impl Rig for ProcessRig {
             input
                 .env
                 .insert("ORDERS".into(), fifo.display().to_string());
-            let adapter = self.adapter.as_ref().ok_or("there is no adapter")?;
             (adapter.start(input).await?, fifo)
         };
         appears(&fifo.with_extension("up")).await?;
