@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use headcount_contract::{EventKind, LifecycleEvent, WireLimits, parse_event};
 
 /// Far longer than anything here takes on a machine that is only busy.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
 
 /// `headcount` with these arguments, from no terminal, with nothing on its standard input.
 pub(crate) fn headcount(args: &[&str]) -> Command {
