@@ -6,13 +6,15 @@ use std::time::SystemTime;
 
 use headcount_adapter_kit::{Coalescer, Fanout, HealthCell, new_epoch};
 use headcount_contract::{
-    AdapterError, AdapterErrorKind, AdapterSpec, Capabilities, ChildId, ChildLifecycleAdapter,
-    Health, SignalStream, Snapshot, SnapshotReason, SourceId, SourceIdentity, Urgency, async_trait,
+    AdapterError, AdapterErrorKind, AdapterSpec, CancelOutcome, Capabilities, ChildId,
+    ChildLifecycleAdapter, Health, SignalStream, Snapshot, SnapshotReason, SourceId,
+    SourceIdentity, Urgency, async_trait,
 };
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::config::{ExternalConfig, invalid};
+use crate::enrich::CancelAuthority;
 use crate::process::{AdoptError, tells_exit_status};
 use crate::readopt::Readoption;
 use crate::source::{self, Command, Plan};
@@ -64,6 +66,7 @@ pub struct ExternalAdapterBuilder {
     identity: Option<SourceIdentity>,
     config: ExternalConfig,
     readoptions: Vec<Readoption>,
+    authority: Option<Arc<dyn CancelAuthority>>,
 }
 
 impl ExternalAdapterBuilder {
@@ -89,6 +92,15 @@ impl ExternalAdapterBuilder {
         self
     }
 
+    /// With somebody who may cancel adopted processes, where it has verified that it covers them.
+    ///
+    /// The adapter then offers to cancel, and answers
+    /// [`Denied`](headcount_contract::CancelOutcome::Denied) for the others.
+    pub fn authority(mut self, authority: Arc<dyn CancelAuthority>) -> Self {
+        self.authority = Some(authority);
+        self
+    }
+
     /// The adapter. Nothing is looked at yet.
     ///
     /// # Errors
@@ -96,6 +108,12 @@ impl ExternalAdapterBuilder {
     /// [`AdapterErrorKind::InvalidConfig`] that names the key.
     pub fn build(self) -> Result<ExternalAdapter, AdapterError> {
         self.config.check()?;
+        let cancel = self.authority.is_some()
+            || self
+                .config
+                .targets
+                .iter()
+                .any(|target| target.control.is_some());
         let identity = match self.identity {
             Some(identity) => identity,
             None => SourceIdentity::new(default_source()?, new_epoch(SystemTime::now().into())),
@@ -110,12 +128,13 @@ impl ExternalAdapterBuilder {
             translator: Translator::new(identity.clone()),
             config: self.config,
             readoptions: self.readoptions,
+            authority: self.authority,
             fanout: fanout.clone(),
             health: health.clone(),
         };
         Ok(ExternalAdapter {
             identity,
-            verified: VerifiedByHost { cancel: false },
+            verified: VerifiedByHost { cancel },
             fanout,
             health,
             commands,
@@ -147,6 +166,7 @@ impl ExternalAdapter {
             identity: None,
             config: ExternalConfig::default(),
             readoptions: Vec::new(),
+            authority: None,
         }
     }
 
@@ -238,6 +258,30 @@ impl ChildLifecycleAdapter for ExternalAdapter {
             Ok(vec![Snapshot::from(snapshot)])
         };
         self.snapshots.request(ask).await
+    }
+
+    async fn cancel(
+        &self,
+        child: &ChildId,
+        reason: Option<&str>,
+    ) -> Result<CancelOutcome, AdapterError> {
+        if !self.verified.cancel {
+            return Ok(CancelOutcome::Unsupported);
+        }
+        if self.fanout.is_closed() {
+            return Err(closed());
+        }
+        if self.is_unopened() {
+            return Ok(CancelOutcome::UnknownChild);
+        }
+        let (to, answer) = oneshot::channel();
+        let command = Command::Cancel {
+            child: child.clone(),
+            reason: reason.map(str::to_owned),
+            to,
+        };
+        self.commands.send(command).await.map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())?
     }
 
     async fn close(&self, _: Urgency) -> Result<(), AdapterError> {

@@ -7,6 +7,7 @@ use headcount_contract::{AdapterError, AdapterErrorKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::enrich::Target;
 use crate::process::check_number;
 
 /// Which processes to adopt.
@@ -35,6 +36,9 @@ pub struct ExternalConfig {
     /// Every process that fits one of these, now or later, is a child.
     #[serde(rename = "match", skip_serializing_if = "Vec::is_empty")]
     pub matchers: Vec<Matcher>,
+    /// Processes of which the host knows more: a status endpoint, an event stream, a control API.
+    #[serde(rename = "process", skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<Target>,
     /// How often a living process is said to live.
     #[serde(with = "headcount_adapter_kit::duration")]
     #[schemars(with = "String")]
@@ -63,6 +67,7 @@ impl Default for ExternalConfig {
             pids: Vec::new(),
             pid_files: Vec::new(),
             matchers: Vec::new(),
+            targets: Vec::new(),
             heartbeat_interval: Duration::from_secs(30),
             scan_interval: Duration::from_secs(2),
             sample_interval: Duration::from_secs(5),
@@ -148,6 +153,28 @@ impl Matcher {
     }
 }
 
+impl Matcher {
+    /// Refuses what would fit every process.
+    pub(crate) fn check(&self) -> Result<(), AdapterError> {
+        let given = [&self.name, &self.command_contains, &self.user];
+        if given.iter().all(|part| part.is_none()) {
+            return Err(invalid(
+                "match",
+                "{}",
+                "give at least one of name, command_contains and user: an empty matcher would adopt every process",
+            ));
+        }
+        if given.iter().any(|part| part.as_deref() == Some("")) {
+            return Err(invalid(
+                "match",
+                "\"\"",
+                "a part of a matcher must not be empty: it would fit every process",
+            ));
+        }
+        Ok(())
+    }
+}
+
 impl ExternalConfig {
     /// Refuses what could never be adopted.
     ///
@@ -158,23 +185,8 @@ impl ExternalConfig {
         for &pid in &self.pids {
             check_number(pid).map_err(|why| invalid("pids", pid, why.to_string()))?;
         }
-        for matcher in &self.matchers {
-            let given = [&matcher.name, &matcher.command_contains, &matcher.user];
-            if given.iter().all(|part| part.is_none()) {
-                return Err(invalid(
-                    "match",
-                    "{}",
-                    "give at least one of name, command_contains and user: an empty matcher would adopt every process",
-                ));
-            }
-            if given.iter().any(|part| part.as_deref() == Some("")) {
-                return Err(invalid(
-                    "match",
-                    "\"\"",
-                    "a part of a matcher must not be empty: it would fit every process",
-                ));
-            }
-        }
+        self.matchers.iter().try_for_each(Matcher::check)?;
+        self.targets.iter().try_for_each(Target::check)?;
         let intervals = [
             ("heartbeat_interval", self.heartbeat_interval, 100),
             ("scan_interval", self.scan_interval, 100),
@@ -197,7 +209,10 @@ impl ExternalConfig {
 
     /// Whether it names anything.
     pub(crate) fn names_something(&self) -> bool {
-        !(self.pids.is_empty() && self.pid_files.is_empty() && self.matchers.is_empty())
+        !(self.pids.is_empty()
+            && self.pid_files.is_empty()
+            && self.matchers.is_empty()
+            && self.targets.is_empty())
     }
 }
 

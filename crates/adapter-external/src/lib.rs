@@ -7,6 +7,7 @@
 
 mod adapter;
 mod config;
+mod enrich;
 mod process;
 mod readopt;
 mod redact;
@@ -22,6 +23,9 @@ use headcount_contract::{
 
 pub use adapter::{ExternalAdapter, ExternalAdapterBuilder};
 pub use config::{Descendants, ExternalConfig, Matcher};
+pub use enrich::{
+    CancelAuthority, ControlApi, EventStream, SnapshotSource, StatusEndpoint, Target, Verify,
+};
 pub use process::{AdoptError, ExitStatus, Look, ProcessIdentity, boot_id, look};
 pub use readopt::{Readopt, Readoption, match_journal_child};
 pub use redact::redact_command;

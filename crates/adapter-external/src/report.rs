@@ -1,6 +1,6 @@
 //! How the adapter itself is doing, in one sentence.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use headcount_adapter_kit::HealthCell;
@@ -8,6 +8,7 @@ use headcount_contract::HealthStatus;
 
 use crate::process::{self, AdoptError};
 use crate::scan::{Found, FoundBy};
+use crate::translate::Key;
 
 /// Collects what went wrong and tells it as the adapter's health.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub(crate) struct Report {
     refusals: u64,
     /// What keeps PID files from being used now.
     trouble: Vec<String>,
+    /// What does not work of what the host knows beyond presence.
+    conditions: BTreeMap<(Key, &'static str), String>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -50,6 +53,7 @@ impl Report {
             refused: VecDeque::new(),
             refusals: 0,
             trouble: Vec::new(),
+            conditions: BTreeMap::new(),
         }
     }
 
@@ -92,6 +96,37 @@ impl Report {
         self.trouble = trouble;
     }
 
+    /// One of a child's sources beyond presence works, or why it does not. Returns whether that is
+    /// new.
+    pub(crate) fn condition(
+        &mut self,
+        key: Key,
+        pid: u32,
+        what: &'static str,
+        condition: Result<(), String>,
+    ) -> bool {
+        match condition {
+            Ok(()) => self.conditions.remove(&(key, what)).is_some(),
+            Err(why) => {
+                self.health.count("runtime_failures", 1);
+                let told = format!("pid {pid}, {what}: {why}");
+                self.conditions.insert((key, what), told.clone()) != Some(told)
+            }
+        }
+    }
+
+    /// A child that has ended has no conditions.
+    pub(crate) fn forget(&mut self, key: Key) {
+        let gone: Vec<_> = self
+            .conditions
+            .range((key, "")..(key + 1, ""))
+            .map(|(at, _)| *at)
+            .collect();
+        for at in gone {
+            self.conditions.remove(&at);
+        }
+    }
+
     pub(crate) fn scan_failed(&mut self) {
         self.scans = Scans::Failed;
     }
@@ -114,6 +149,7 @@ impl Report {
             ));
         }
         sentences.extend(self.trouble.iter().take(TOLD).cloned());
+        sentences.extend(self.conditions.values().take(TOLD).cloned());
         let message = sentences.join("; ");
         let more_to_come = self.scans == Scans::GoOn || self.scans == Scans::FirstAwaited;
         if !message.is_empty() {

@@ -3,18 +3,47 @@
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use sysinfo::{Pid, Process, ProcessRefreshKind, ProcessesToUpdate, System, UpdateKind, Users};
 
 use crate::config::{Descendants, ExternalConfig, Matcher};
+use crate::enrich::Enrichment;
 use crate::process::{self, Candidate};
 
 /// A process to adopt, and what led to it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Found {
     pub(crate) number: i64,
     pub(crate) by: FoundBy,
+    /// What the host knows of it beyond presence.
+    pub(crate) enrichment: Option<Arc<Enrichment>>,
+}
+
+impl Found {
+    pub(crate) fn by_number(number: i64) -> Self {
+        Self {
+            number,
+            by: FoundBy::Number,
+            enrichment: None,
+        }
+    }
+
+    /// The processes that the host names by number.
+    pub(crate) fn named(config: &ExternalConfig) -> impl Iterator<Item = Self> {
+        let more = config.targets.iter().filter_map(|target| {
+            Some(Self {
+                enrichment: target.enrichment(),
+                ..Self::by_number(target.pid?)
+            })
+        });
+        config
+            .pids
+            .iter()
+            .map(|&number| Self::by_number(number))
+            .chain(more)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +78,7 @@ pub(crate) struct Scan {
 #[derive(Debug)]
 pub(crate) struct Scanner {
     files: Vec<PidFile>,
-    matchers: Vec<Matcher>,
+    matchers: Vec<(Matcher, Option<Arc<Enrichment>>)>,
     /// The processes that the matchers have judged.
     judged: HashMap<u32, Judged>,
 }
@@ -57,6 +86,7 @@ pub(crate) struct Scanner {
 #[derive(Debug)]
 struct PidFile {
     path: PathBuf,
+    enrichment: Option<Arc<Enrichment>>,
     /// Which version of the file was used last: a file that was not written anew since its process
     /// ended must not lead to whoever has the number next.
     used: Option<(i64, Option<SystemTime>)>,
@@ -72,13 +102,28 @@ struct Judged {
 
 impl Scanner {
     pub(crate) fn new(config: &ExternalConfig) -> Self {
-        let files = config.pid_files.iter().map(|path| PidFile {
+        let files = config.pid_files.iter().map(|path| (path, None));
+        let more = config
+            .targets
+            .iter()
+            .filter_map(|target| Some((target.pid_file.as_ref()?, target.enrichment())));
+        let files = files.chain(more).map(|(path, enrichment)| PidFile {
             path: path.clone(),
+            enrichment,
             used: None,
         });
+        let matchers = config
+            .matchers
+            .iter()
+            .map(|matcher| (matcher.clone(), None));
+        let more = config
+            .targets
+            .iter()
+            .filter_map(|target| Some((target.matcher.clone()?, target.enrichment())));
+        // The first that fits counts: those of which more is known go before.
         Self {
             files: files.collect(),
-            matchers: config.matchers.clone(),
+            matchers: more.chain(matchers).collect(),
             judged: HashMap::new(),
         }
     }
@@ -148,12 +193,13 @@ impl Scanner {
             let fitting = self
                 .matchers
                 .iter()
-                .find(|matcher| fits(matcher, &judged.comm, process, &users));
-            if let Some(matcher) = fitting {
+                .find(|(matcher, _)| fits(matcher, &judged.comm, process, &users));
+            if let Some((matcher, enrichment)) = fitting {
                 judged.fits = true;
                 found.push(Found {
                     number: i64::from(pid.as_u32()),
                     by: FoundBy::Matcher(describe(matcher)),
+                    enrichment: enrichment.clone(),
                 });
             }
         }
@@ -228,6 +274,7 @@ impl PidFile {
                 scan.found.push(Found {
                     number: version.0,
                     by,
+                    enrichment: self.enrichment.clone(),
                 });
             }
             Err(why) => {

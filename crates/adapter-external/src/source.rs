@@ -1,5 +1,7 @@
 //! All I/O: one task holds the adopted processes, waits for their ends, and says what it sees.
 
+mod runtime;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -9,13 +11,16 @@ use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use headcount_adapter_kit::{Fanout, HealthCell};
 use headcount_contract::{
-    AuthoritativeSnapshot, ChildId, LifecycleEvent, Observation, Signal, Timestamp,
+    AdapterError, AuthoritativeSnapshot, CancelOutcome, ChildId, LifecycleEvent, Observation,
+    Signal, Timestamp,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
+use self::runtime::Helpers;
 use crate::config::ExternalConfig;
+use crate::enrich::{CancelAuthority, Evidence};
 use crate::process::{self, AdoptError, Finding, Watch};
 use crate::readopt::Readoption;
 use crate::report::Report;
@@ -31,6 +36,11 @@ const CHUNK: usize = 256;
 pub(crate) enum Command {
     Snapshot(oneshot::Sender<AuthoritativeSnapshot>),
     Adopt(i64, oneshot::Sender<Result<ChildId, AdoptError>>),
+    Cancel {
+        child: ChildId,
+        reason: Option<String>,
+        to: oneshot::Sender<Result<CancelOutcome, AdapterError>>,
+    },
     Close(oneshot::Sender<()>),
 }
 
@@ -40,6 +50,8 @@ pub(crate) struct Plan {
     pub(crate) config: ExternalConfig,
     pub(crate) translator: Translator,
     pub(crate) readoptions: Vec<Readoption>,
+    /// Who may cancel any of the processes, if it covers them.
+    pub(crate) authority: Option<Arc<dyn CancelAuthority>>,
     pub(crate) fanout: Arc<Fanout>,
     pub(crate) health: Arc<HealthCell>,
 }
@@ -81,15 +93,18 @@ struct Session {
     /// The last process that a heartbeat, and a sample, was made of.
     beaten: Key,
     sampled: Key,
+    /// What asks and reads for children beyond presence.
+    helpers: HashMap<Key, Helpers>,
+    authority: Option<Arc<dyn CancelAuthority>>,
+    tell: mpsc::Sender<(Key, Evidence)>,
+    learnt: mpsc::Receiver<(Key, Evidence)>,
 }
 
 impl Session {
     fn new(plan: Plan) -> Self {
         let scanner = Some(Scanner::new(&plan.config)).filter(Scanner::has_work);
-        let numbers = plan.config.pids.iter().map(|&number| Found {
-            number,
-            by: FoundBy::Number,
-        });
+        let (tell, learnt) = mpsc::channel(CHUNK);
+        let numbers = Found::named(&plan.config).collect();
         let mut session = Self {
             translator: plan.translator,
             fanout: plan.fanout,
@@ -100,13 +115,17 @@ impl Session {
             by_pid: HashMap::new(),
             ends: FuturesUnordered::new(),
             to_readopt: plan.readoptions.into(),
-            to_adopt: numbers.collect(),
+            to_adopt: numbers,
             waiting: Vec::new(),
             snapshots: Vec::new(),
             scanner,
             scanning: None,
             beaten: 0,
             sampled: 0,
+            helpers: HashMap::new(),
+            authority: plan.authority,
+            tell,
+            learnt,
             config: plan.config,
         };
         session.begin_scan();
@@ -129,12 +148,13 @@ impl Session {
                 command = commands.recv() => match command? {
                     Command::Snapshot(to) => self.snapshots.push(to),
                     Command::Adopt(number, to) => {
-                        let found = Found { number, by: FoundBy::Number };
-                        let _ = to.send(self.adopt(&found));
+                        let _ = to.send(self.adopt(&Found::by_number(number)));
                     }
+                    Command::Cancel { child, reason, to } => self.cancel(&child, reason, to),
                     Command::Close(to) => return Some(to),
                 },
                 Some((key, finding)) = self.ends.next(), if !self.ends.is_empty() => self.ended(key, finding),
+                Some((key, evidence)) = self.learnt.recv(), if self.outbox.len() < CHUNK => self.learnt(key, evidence),
                 () = self.fanout.ready(), if !self.outbox.is_empty() => self.flush().await,
                 // Gives way to the executor between chunks.
                 () = tokio::task::yield_now(), if self.has_adoptions() => self.adopt_some(),
@@ -226,6 +246,7 @@ impl Session {
             .adopted(identity, &facts, verified(&watch), now());
         self.say(event);
         self.hold(key, pid, watch);
+        self.enrich(key, pid, found.enrichment.as_ref());
         self.translator
             .id(key)
             .cloned()
@@ -267,6 +288,7 @@ impl Session {
         match (found, facts) {
             (Some((watch, found)), Some(_)) => {
                 self.hold(key, found.pid, watch);
+                self.enrich(key, found.pid, None);
                 let event = self.translator.lives(key, now());
                 self.outbox.extend(event.map(Signal::Event));
             }
@@ -288,19 +310,17 @@ impl Session {
     }
 
     fn ended(&mut self, key: Key, finding: Finding) {
-        let watch = self.watches.remove(&key);
+        if self.drains(key, finding) {
+            return;
+        }
         if finding == Finding::Zombie
-            && let Some(watch) = &watch
+            && let Some(watch) = self.watches.get(&key)
         {
             let waiting = watch.clone();
             self.ends
                 .push(async move { (key, waiting.collected().await) }.boxed());
         }
-        if let Some(pid) = self.translator.process(key).map(|process| process.pid)
-            && self.by_pid.get(&pid) == Some(&key)
-        {
-            self.by_pid.remove(&pid);
-        }
+        self.let_go(key);
         let Some(event) = self.translator.ended(key, finding, now()) else {
             return;
         };
@@ -312,6 +332,18 @@ impl Session {
         });
         if !self.has_adoptions() {
             self.report.publish(self.watches.len());
+        }
+    }
+
+    /// The process is no longer watched.
+    fn let_go(&mut self, key: Key) {
+        self.watches.remove(&key);
+        self.helpers.remove(&key);
+        self.report.forget(key);
+        if let Some(pid) = self.translator.process(key).map(|process| process.pid)
+            && self.by_pid.get(&pid) == Some(&key)
+        {
+            self.by_pid.remove(&pid);
         }
     }
 
@@ -336,6 +368,10 @@ impl Session {
         let keys: Vec<_> = self.watches.keys().copied().collect();
         for key in keys {
             self.notice(key);
+        }
+        // What ends is told in a moment, with its last words.
+        if self.is_draining() {
+            return;
         }
         let snapshot = self.translator.snapshot(now());
         for to in self.snapshots.drain(..) {

@@ -3,6 +3,8 @@
 //! The rows of the contract's "External Adoption Limits" are held here: each piece of evidence
 //! says exactly what its row allows, and nothing more.
 
+mod runtime;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use headcount_adapter_kit::EventMint;
@@ -13,6 +15,7 @@ use headcount_contract::{
 };
 use serde_json::{Value, json};
 
+use self::runtime::Followed;
 use crate::process::{ExitStatus, Finding, ProcessIdentity};
 
 /// A child within this adapter, cheaper than its id.
@@ -82,9 +85,16 @@ pub(crate) struct Translator {
 struct Child {
     identity: ChildIdentity,
     process: ProcessIdentity,
+    adopted_at: Timestamp,
     verified: Verified,
     standing: Standing,
+    /// What its state rests on.
+    basis: String,
     last: Option<Sequence>,
+    /// The last status that the host gave no meaning.
+    unmapped: Option<String>,
+    activity: Option<String>,
+    followed: Followed,
 }
 
 #[derive(Debug, Clone)]
@@ -125,7 +135,7 @@ impl Translator {
                 .chain(facts.to_details())
                 .chain([("basis", json!("presence"))]),
         );
-        let key = self.insert(identity, process, verified, LiveState::Created);
+        let key = self.insert(identity, process, verified, LiveState::Created, at);
         (key, self.event(key, EventKind::Created, at, details))
     }
 
@@ -157,7 +167,7 @@ impl Translator {
         ];
         let facts = facts.into_iter().flat_map(Facts::to_details);
         let details = facts_of(process.to_details().chain(facts).chain(about));
-        let key = self.insert(identity, process, verified, state);
+        let key = self.insert(identity, process, verified, state, at);
         (
             key,
             self.event(key, EventKind::Diagnostic(None), at, details),
@@ -215,10 +225,32 @@ impl Translator {
         }
         let event = self.event(key, kind, at, details);
         if was_live {
-            self.ended.push_back(key);
-            self.forget_oldest();
+            self.has_ended(key);
         }
         Some(event)
+    }
+
+    /// Somebody with this documented scope was verified to be able to cancel the child.
+    pub(crate) fn authority(
+        &mut self,
+        key: Key,
+        scope: &str,
+        at: Timestamp,
+    ) -> Option<LifecycleEvent> {
+        let child = self.children.get_mut(&key)?;
+        if child.verified.cancel || !matches!(child.standing, Standing::Lives(_)) {
+            return None;
+        }
+        child.verified.cancel = true;
+        let about = [
+            ("observation", json!("authority_verified")),
+            (
+                "message",
+                json!("this child can be cancelled, within the scope of its control API"),
+            ),
+            ("scope", json!(scope)),
+        ];
+        Some(self.event(key, EventKind::Diagnostic(None), at, facts_of(about)))
     }
 
     /// What can be said of all children that are answered for.
@@ -230,7 +262,7 @@ impl Translator {
             let (state, details) = match &child.standing {
                 Standing::Lives(state) => (
                     ChildState::Live(*state),
-                    facts_of([("basis", json!("presence"))]),
+                    facts_of([("basis", json!(child.basis))]),
                 ),
                 Standing::Ended(state, details) => (*state, details.clone()),
                 Standing::Vanished => return None,
@@ -260,6 +292,24 @@ impl Translator {
         Some(self.children.get(&key)?.identity.id())
     }
 
+    pub(crate) fn key(&self, id: &ChildId) -> Option<Key> {
+        self.ids.get(id).copied()
+    }
+
+    /// Whether the child has not been seen to end.
+    pub(crate) fn is_live(&self, key: Key) -> bool {
+        self.children
+            .get(&key)
+            .is_some_and(|child| matches!(child.standing, Standing::Lives(_)))
+    }
+
+    /// Whether somebody was verified to be able to cancel the child.
+    pub(crate) fn is_in_authority(&self, key: Key) -> bool {
+        self.children
+            .get(&key)
+            .is_some_and(|child| child.verified.cancel)
+    }
+
     pub(crate) fn process(&self, key: Key) -> Option<&ProcessIdentity> {
         Some(&self.children.get(&key)?.process)
     }
@@ -270,6 +320,7 @@ impl Translator {
         process: ProcessIdentity,
         verified: Verified,
         state: LiveState,
+        at: Timestamp,
     ) -> Key {
         let key = self.next_key;
         self.next_key += 1;
@@ -280,9 +331,14 @@ impl Translator {
             Child {
                 identity,
                 process,
+                adopted_at: at,
                 verified,
                 standing,
+                basis: "presence".to_owned(),
                 last: None,
+                unmapped: None,
+                activity: None,
+                followed: Followed::default(),
             },
         );
         key
@@ -319,7 +375,8 @@ impl Translator {
         apart.unwrap_or_else(|| id_of(process, Some(self.next_key)))
     }
 
-    fn forget_oldest(&mut self) {
+    fn has_ended(&mut self, key: Key) {
+        self.ended.push_back(key);
         while self.ended.len() > ENDED_KEPT {
             let Some(child) = self
                 .ended

@@ -4,25 +4,25 @@ use headcount_contract::{EventId, Snapshot, SourceEpoch, SourceId};
 
 use super::*;
 
-fn at(second: i64) -> Timestamp {
+pub(super) fn at(second: i64) -> Timestamp {
     Timestamp::from_unix(1_790_000_000 + second, 0).unwrap()
 }
 
-fn translator() -> Translator {
+pub(super) fn translator() -> Translator {
     Translator::new(SourceIdentity::new(
         SourceId::new("external").unwrap(),
         SourceEpoch::new("e1").unwrap(),
     ))
 }
 
-fn process(pid: u32) -> ProcessIdentity {
+pub(super) fn process(pid: u32) -> ProcessIdentity {
     ProcessIdentity::new(pid)
         .started_at_tick(9001)
         .in_boot("3f9a01bc-7d52-4b1e-9c07-000000000000")
         .with_pidfd_inode(u64::from(pid) * 10)
 }
 
-fn facts() -> Facts {
+pub(super) fn facts() -> Facts {
     Facts {
         name: Some("node".into()),
         command: vec!["node".into(), "agent.js".into()],
@@ -35,19 +35,19 @@ fn facts() -> Facts {
     }
 }
 
-const ALL: Verified = Verified {
+pub(super) const ALL: Verified = Verified {
     exit_status: true,
     cancel: false,
 };
 
-fn exited(word: i32) -> Finding {
+pub(super) fn exited(word: i32) -> Finding {
     Finding::Exited {
         status: ExitStatus::from_wait_status(word),
         read_from: "pidfd_info",
     }
 }
 
-fn lines(events: impl IntoIterator<Item = LifecycleEvent>) -> String {
+pub(super) fn lines(events: impl IntoIterator<Item = LifecycleEvent>) -> String {
     events
         .into_iter()
         .map(|event| event.to_json() + "\n")

@@ -209,7 +209,7 @@ impl Observed {
         };
         tokio::time::timeout(DEADLINE, search)
             .await
-            .unwrap_or_else(|_| panic!("waited in vain: {what}"))
+            .unwrap_or_else(|_| panic!("waited in vain: {what}; {:?}", self.adapter.health()))
     }
 
     /// The start of the process with this number.
