@@ -140,16 +140,23 @@ impl EventMint {
     }
 }
 
-/// An epoch that no other life of the source has had: the moment it began and 32 random bits.
+/// An epoch that no other life of the source has had: the second in which it began and 32 random
+/// bits.
 ///
 /// ```
 /// use headcount_adapter_kit::new_epoch;
 /// use headcount_contract::Timestamp;
-/// assert!(new_epoch(Timestamp::UNIX_EPOCH).as_str().starts_with("1970-01-01T00:00:00.000Z-"));
+/// assert!(new_epoch(Timestamp::UNIX_EPOCH).as_str().starts_with("19700101T000000Z-"));
 /// ```
 #[allow(clippy::expect_used, clippy::missing_panics_doc)]
 pub fn new_epoch(began: Timestamp) -> SourceEpoch {
-    let text = format!("{began}-{:08x}", fastrand::u32(..));
+    let began = began.to_string();
+    let second: String = began
+        .chars()
+        .take(19)
+        .filter(|c| !matches!(c, '-' | ':'))
+        .collect();
+    let text = format!("{second}Z-{:08x}", fastrand::u32(..));
     // A time and eight digits are a legal identifier: this cannot panic.
     SourceEpoch::new(text).expect("a legal identifier")
 }

@@ -215,8 +215,12 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Adopt {
     /// The processes
-    #[arg(value_name = "PID", required_unless_present = "matches")]
-    pub(crate) pids: Vec<u32>,
+    #[arg(
+        value_name = "PID",
+        required_unless_present = "matches",
+        allow_negative_numbers = true
+    )]
+    pub(crate) pids: Vec<i64>,
     /// Adopt every process of this executable name, also those that start later
     #[arg(long = "match", value_name = "NAME")]
     pub(crate) matches: Vec<String>,

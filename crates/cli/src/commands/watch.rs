@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use crate::args::{Adopt, Common, Hermes, Tail, Watch};
 use crate::commands::live::{self, Until};
 use crate::exit::{Exit, Failure};
-use crate::term;
 
 pub(super) fn watch(common: &Common, watch: &Watch) -> Result<Exit, Failure> {
     let path = &watch.fleet;
@@ -63,9 +62,29 @@ pub(super) fn adopt(common: &Common, adopt: &Adopt) -> Result<Exit, Failure> {
 }
 
 pub(super) fn hermes(common: &Common, hermes: &Hermes) -> Result<Exit, Failure> {
-    let _ = hermes;
-    let builder = Host::builder().adapter("hermes", AdapterSpec::new(json!({})));
+    let mut config = serde_json::Map::new();
+    let mut set = |key: &str, value: Value| config.insert(key.to_owned(), value);
+    match &hermes.ws {
+        Some(url) => {
+            set("ws", json!(url));
+            if let Some(name) = &hermes.token_env {
+                set("token_env", json!(name));
+            }
+        }
+        None => {
+            // A gateway that a person starts at a shell finds what that shell would give it; the
+            // library never inherits by itself.
+            let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+            set("inherit", json!(names.collect::<Vec<_>>()));
+            if !hermes.command.is_empty() {
+                set("command", json!(hermes.command));
+            }
+        }
+    }
+    if let Some(file) = &hermes.record {
+        set("record", json!(file));
+    }
+    let builder = Host::builder().adapter("hermes", AdapterSpec::new(config.into()));
     live::show(builder, common, Until::Idle)?;
-    term::note("");
     Ok(Exit::OK)
 }

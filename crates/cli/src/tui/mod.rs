@@ -39,7 +39,7 @@ pub(crate) async fn show(session: &mut Session<'_>) -> Result<(), Failure> {
     loop {
         let model = source::model(&host.view(), SystemTime::now().into());
         app.settle(&model);
-        let facts = source::facts(&host, app.selected.as_ref());
+        let facts = source::facts(&host, app.selected.as_ref(), model.now);
         let theme = screen.theme;
         screen
             .terminal

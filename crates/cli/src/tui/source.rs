@@ -3,7 +3,10 @@
 use headcount::{ChildView, View};
 use headcount_contract::{Details, Timestamp};
 
+use serde_json::Value;
+
 use super::draw::Fact;
+use super::model::Key;
 use super::model::{AdapterRow, ChildRow, Doubt, Model};
 use crate::value;
 
@@ -61,35 +64,46 @@ fn doubt(child: &ChildView) -> Option<Doubt> {
 /// Looked for in the text first: this is asked for every ended child of every frame.
 fn is_suspect(details: &Details) -> bool {
     details.as_json().contains("outcomeSuspect")
-        && details.get("outcomeSuspect") == Some(serde_json::Value::Bool(true))
+        && details.get("outcomeSuspect") == Some(Value::Bool(true))
 }
 
-/// What is known of the selected child, and how.
-pub(super) fn facts(host: &headcount::Host, selected: Option<&super::model::Key>) -> Vec<Fact> {
+/// What is known of the selected child, and how; `headcount explain` says it in full.
+pub(super) fn facts(host: &headcount::Host, selected: Option<&Key>, now: Timestamp) -> Vec<Fact> {
     let explanation = selected.and_then(|(source, child)| host.explain(source, child));
     let Some(explanation) = explanation else {
         return Vec::new();
     };
+    let ago = |at: Timestamp| format!("{} ago", value::human(now.saturating_since(at)));
     explanation
         .facts
         .into_iter()
         .map(|fact| {
-            let value = match fact.value {
-                serde_json::Value::String(text) => text,
-                value => value.to_string(),
-            };
             let basis = match (fact.set_by, fact.because) {
-                (Some(by), _) => format!("{} ({}), {}", by.cause, by.kind, by.observed_at),
+                (Some(by), _) => format!("{} {}", by.kind, ago(by.received_at)),
                 (None, Some(why)) => why.to_owned(),
                 (None, None) => String::new(),
             };
             Fact {
                 name: fact.name.to_owned(),
-                value,
+                value: in_words(&fact.value, ago),
                 basis,
             }
         })
         .collect()
+}
+
+/// A value for a person: times as ages, objects as their members.
+fn in_words(value: &Value, ago: impl Fn(Timestamp) -> String + Copy) -> String {
+    match value {
+        Value::String(text) => text.parse().map_or_else(|_| text.clone(), ago),
+        Value::Object(members) => {
+            let members = members
+                .iter()
+                .map(|(key, value)| format!("{key} {}", in_words(value, ago)));
+            members.collect::<Vec<_>>().join(", ")
+        }
+        value => value.to_string(),
+    }
 }
 
 /// How a child stands, in a line.
