@@ -30,6 +30,8 @@ pub use clock::Clock;
 pub use error::{HostError, RequestError, ShutdownError};
 pub use explain::{Explanation, Fact, SetBy};
 pub use fleet::{Fleet, FleetAdapter, FleetError};
+#[cfg(feature = "hermes")]
+pub use headcount_adapter_hermes as hermes;
 #[cfg(feature = "jsonl")]
 pub use headcount_adapter_jsonl as jsonl;
 pub use headcount_contract as contract;

@@ -12,6 +12,8 @@ const FIRST_PARTY: &[&AdapterRegistration] = &[
     &headcount_adapter_jsonl::REGISTRATION,
     #[cfg(feature = "external")]
     &headcount_adapter_external::REGISTRATION,
+    #[cfg(feature = "hermes")]
+    &headcount_adapter_hermes::REGISTRATION,
 ];
 
 /// What to say of a first-party kind whose cargo feature is off.
@@ -62,7 +64,7 @@ mod tests {
             ("process", cfg!(feature = "process")),
             ("jsonl", cfg!(feature = "jsonl")),
             ("external", cfg!(feature = "external")),
-            ("hermes", false), // its live source is on its way
+            ("hermes", cfg!(feature = "hermes")),
         ];
         assert_eq!(on.map(|(kind, _)| kind), HINTS.map(|(kind, _)| kind));
         let registry = registry().unwrap();

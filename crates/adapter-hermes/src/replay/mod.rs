@@ -197,8 +197,12 @@ impl ChildLifecycleAdapter for ReplayAdapter {
     }
 
     fn capabilities(&self) -> Capabilities {
+        // What the events of a record may show: whether the gateway had verified it then, each event
+        // says itself.
         Capabilities {
-            snapshot: Capability::Unknown,
+            history: Capability::Known,
+            heartbeat: Capability::Known,
+            snapshot: Capability::Known,
             ..Capabilities::UNKNOWN
         }
     }

@@ -22,8 +22,8 @@ pub(super) struct Player {
     /// Names the gateway's lives where it does not name them itself.
     name: String,
     connections: u64,
-    /// What the host asked, by request id.
-    asked: HashMap<String, (String, Map<String, Value>)>,
+    /// What the host's requests named, by request id.
+    asked: HashMap<String, Map<String, Value>>,
     /// When the record began.
     began: Timestamp,
     /// When the last line happened.
@@ -42,7 +42,6 @@ enum Content {
     /// A request of the host.
     Asked {
         id: String,
-        method: String,
         params: Map<String, Value>,
     },
     /// A remark of whoever recorded.
@@ -102,9 +101,9 @@ impl Player {
 
     fn content(&mut self, content: Content, at: Timestamp) {
         match content {
-            Content::Asked { id, method, params } => {
+            Content::Asked { id, params } => {
                 if self.asked.len() < ASKED_MAX {
-                    self.asked.insert(id, (method, params));
+                    self.asked.insert(id, params);
                 }
             }
             Content::Note(note) => self.note(&note),
@@ -157,21 +156,13 @@ impl Player {
     /// An answer to what the host asked, or, where the record does not say what that was, to what
     /// the answer looks like.
     fn response(&mut self, id: &str, outcome: Result<Value, RpcError>, at: Timestamp) {
-        let (method, params) = self.asked.remove(id).unwrap_or_default();
+        let params = self.asked.remove(id).unwrap_or_default();
         let text = |map: &Map<String, Value>, key: &str| {
             map.get(key).and_then(Value::as_str).map(str::to_owned)
         };
         let session = text(&params, "session_id");
-        let result = match outcome {
-            Ok(Value::Object(result)) => result,
-            Ok(_) => return,
-            Err(error) => {
-                if method == "subagent.interrupt" && error.code == RpcError::NOT_OWNED {
-                    self.translator
-                        .cancel_verified(session.as_deref(), Capability::Unknown);
-                }
-                return;
-            }
+        let Ok(Value::Object(result)) = outcome else {
+            return;
         };
         if let (Some(live), Some(stored)) = (
             text(&result, "session_id"),
@@ -184,9 +175,8 @@ impl Player {
                     .volunteer(Signal::Snapshot(listing.snapshot));
             }
         } else if let Some(found) = result.get("found").and_then(Value::as_bool) {
+            // What the gateway could cancel then, nobody can cancel through its record.
             let child = text(&result, "subagent_id").or_else(|| text(&params, "subagent_id"));
-            self.translator
-                .cancel_verified(session.as_deref(), Capability::Known);
             if let Some(child) = child.filter(|_| found) {
                 self.translator.cancel_accepted(&child, session.as_deref());
             }
@@ -235,9 +225,8 @@ fn traced(dir: Option<&Value>, frame: Map<String, Value>) -> Result<Content, fra
     match dir.and_then(Value::as_str) {
         Some("note") => Ok(Content::Note(frame)),
         Some("in") => match (text("id"), text("method")) {
-            (Some(id), Some(method)) => Ok(Content::Asked {
+            (Some(id), Some(_)) => Ok(Content::Asked {
                 id,
-                method,
                 params: match frame.get("params") {
                     Some(Value::Object(params)) => params.clone(),
                     _ => Map::new(),

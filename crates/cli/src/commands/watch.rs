@@ -1,7 +1,10 @@
 //! `headcount watch`, `tail`, `adopt`, `hermes`: everything else that runs live.
 
-use headcount::{Fleet, Host, HostSettings, View};
-use headcount_contract::{AdapterSpec, ChildState, Outcome};
+use std::path::Path;
+use std::sync::Arc;
+
+use headcount::{AdapterInfo, Fleet, Host, HostSettings, View};
+use headcount_contract::{AdapterSpec, ChildState, Outcome, SourceId};
 use serde_json::{Value, json};
 
 use crate::args::{Adopt, Common, Hermes, Tail, Watch};
@@ -62,23 +65,23 @@ pub(super) fn adopt(common: &Common, adopt: &Adopt) -> Result<Exit, Failure> {
 }
 
 pub(super) fn hermes(common: &Common, hermes: &Hermes) -> Result<Exit, Failure> {
+    if let Some(record) = &hermes.replay {
+        return replay(common, record, hermes.final_list.as_deref());
+    }
     let mut config = serde_json::Map::new();
     let mut set = |key: &str, value: Value| config.insert(key.to_owned(), value);
-    match &hermes.ws {
-        Some(url) => {
-            set("ws", json!(url));
-            if let Some(name) = &hermes.token_env {
-                set("token_env", json!(name));
-            }
+    if let Some(url) = &hermes.ws {
+        set("ws", json!(url));
+        if let Some(name) = &hermes.token_env {
+            set("token_env", json!(name));
         }
-        None => {
-            // A gateway that a person starts at a shell finds what that shell would give it; the
-            // library never inherits by itself.
-            let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-            set("inherit", json!(names.collect::<Vec<_>>()));
-            if !hermes.command.is_empty() {
-                set("command", json!(hermes.command));
-            }
+    } else {
+        // A gateway that a person starts at a shell finds what that shell would give it; the
+        // library never inherits by itself.
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        set("inherit", json!(names.collect::<Vec<_>>()));
+        if !hermes.command.is_empty() {
+            set("command", json!(hermes.command));
         }
     }
     if let Some(file) = &hermes.record {
@@ -86,5 +89,29 @@ pub(super) fn hermes(common: &Common, hermes: &Hermes) -> Result<Exit, Failure> 
     }
     let builder = Host::builder().adapter("hermes", AdapterSpec::new(config.into()));
     live::show(builder, common, Until::Idle)?;
+    Ok(Exit::OK)
+}
+
+/// Plays a record to its end, and writes what each child is then, if that is asked for.
+fn replay(common: &Common, record: &Path, final_list: Option<&Path>) -> Result<Exit, Failure> {
+    let source = SourceId::new("hermes").map_err(Failure::ours)?;
+    let adapter = headcount::hermes::replay::adapter(record, source).map_err(Failure::usage)?;
+    let info = AdapterInfo::from(&headcount::hermes::REGISTRATION);
+    let builder = Host::builder().adapter_value(info, Arc::new(adapter));
+    let view = live::show(builder, common, Until::Finished)?;
+    if let Some(path) = final_list {
+        let records: Vec<_> = view
+            .sorted()
+            .into_iter()
+            .map(|child| &child.record)
+            .collect();
+        let text = serde_json::to_string_pretty(&records).map_err(Failure::ours)?;
+        std::fs::write(path, text + "\n").map_err(|error| {
+            Failure::usage(format_args!(
+                "{} cannot be written: {error}",
+                path.display()
+            ))
+        })?;
+    }
     Ok(Exit::OK)
 }
