@@ -124,9 +124,12 @@ fn limitations(options: &ProcessOptions) -> Health {
         });
     }
     if !cfg!(target_os = "linux") {
-        health = health.with_limitation(
-            "this system tells neither start ticks nor boot id, and not who of a group is left",
-        );
+        health = health.with_limitation("this system tells neither start ticks nor boot id");
+    }
+    if cfg!(any(not(unix), headcount_portable)) {
+        health = health
+            .with_limitation("a stop kills the process at once, and not what it has started")
+            .with_limitation("what the process has started is neither seen nor measured");
     }
     health
 }

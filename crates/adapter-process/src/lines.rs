@@ -6,6 +6,9 @@ use headcount_contract::{LineFlags, LogBatch, OutputStream, Timestamp};
 
 use crate::config::CarriageReturn;
 
+/// From here on a batch is given its room at once; smaller ones grow as they are.
+const LARGE: usize = 4096;
+
 /// Splits one output stream into lines.
 ///
 /// Between reads it holds at most the cap and one byte of an unfinished line, and nothing if the
@@ -25,6 +28,8 @@ pub(crate) struct Splitter {
     /// That `\r` had nothing before it: only with a `\n` was it a line.
     empty_return: bool,
     next_number: u64,
+    /// Of the last read: how much room a batch will need.
+    bytes_a_line: u32,
 }
 
 impl Splitter {
@@ -38,6 +43,7 @@ impl Splitter {
             after_return: false,
             empty_return: false,
             next_number: 1,
+            bytes_a_line: 64,
         }
     }
 
@@ -57,6 +63,9 @@ impl Splitter {
                 self.keep(rest, &mut batch);
                 break;
             };
+            if rest.len() >= LARGE && batch.is_empty() {
+                batch.reserve(self.partial.len() + rest.len(), self.lines_of(rest));
+            }
             let (line, after) = (&rest[..end], &rest[end + 1..]);
             if rest[end] == b'\r' {
                 self.after_return = true;
@@ -82,8 +91,19 @@ impl Splitter {
         self.delivered(batch)
     }
 
-    fn delivered(&mut self, batch: LogBatch) -> Option<LogBatch> {
+    /// How many lines these bytes end, judged by the last read of this stream.
+    fn lines_of(&self, bytes: &[u8]) -> usize {
+        let share = bytes.len() / self.bytes_a_line.max(1) as usize;
+        share + share / 8 + 16
+    }
+
+    fn delivered(&mut self, mut batch: LogBatch) -> Option<LogBatch> {
+        // A queue counts what a batch holds, so that it must not hold much more.
+        batch.shrink();
         self.next_number += batch.len() as u64;
+        if let Some(bytes) = batch.text_bytes().checked_div(batch.len()) {
+            self.bytes_a_line = u32::try_from(bytes + 1).unwrap_or(u32::MAX);
+        }
         (!batch.is_empty()).then_some(batch)
     }
 

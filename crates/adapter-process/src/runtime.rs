@@ -12,11 +12,10 @@ use headcount_contract::{
     RunStatus, RuntimeCapabilities, StartError, StartErrorKind, StartInput, StopSignal,
     async_trait,
 };
-use tokio::sync::watch;
 
 use crate::config::{Orphan, ProcessOptions, is_variable_name};
 use crate::os::{Output, SpawnPlan, find_program, spawn};
-use crate::source::{Controls, Hub, Progress, StopLevel, Supervisor, Surroundings, raise};
+use crate::source::{Control, Ending, Hub, StopLevel, Supervisor, Surroundings};
 
 /// Runs one command as a supervised subprocess.
 ///
@@ -126,26 +125,18 @@ impl Shared {
             },
         })?;
         let hub = Arc::new(Hub::default());
-        let request = watch::Sender::new(StopLevel::None);
-        let (tell_progress, progress) = watch::channel(Progress::default());
-        let controls = Controls {
-            hub: hub.clone(),
-            request: request.clone(),
-            progress: tell_progress,
-            host_stop: stop,
-        };
-        let mut supervisor = Supervisor::new(spawned, options, controls);
+        let control = Arc::new(Control::default());
+        let mut supervisor = Supervisor::new(spawned, options, hub.clone(), control.clone(), stop);
         let facts = supervisor.facts();
         supervisor.announce(options, Surroundings { cwd, env });
-        tokio::spawn(supervisor.run());
+        tokio::spawn(async move { supervisor.run().await });
         Ok(Arc::new(ProcessRun {
             runtime: self.clone(),
             wanted: Mutex::new(Some(wanted)),
             run_id,
             facts,
             hub,
-            request,
-            progress,
+            control,
         }))
     }
 
@@ -222,28 +213,19 @@ struct ProcessRun {
     run_id: RunId,
     facts: Details,
     hub: Arc<Hub>,
-    request: watch::Sender<StopLevel>,
-    progress: watch::Receiver<Progress>,
+    control: Arc<Control>,
 }
 
 impl ProcessRun {
     async fn stop_with(&self, level: StopLevel) -> Result<(), AdapterError> {
-        let mut progress = self.progress.clone();
-        let failed_before = progress.borrow().failed_stops;
-        self.request
-            .send_if_modified(|present| raise(present, level));
-        let over = progress
-            .wait_for(|now| now.ended || now.failed_stops > failed_before)
-            .await
-            .map(|now| now.ended);
-        match over {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(AdapterError::new(
+        match self.control.stop(level).await {
+            Ending::Ended => Ok(()),
+            Ending::Failed => Err(AdapterError::new(
                 AdapterErrorKind::TimedOut,
                 "the run could not be stopped and still lives",
             )
             .with_context("run", &self.run_id)),
-            Err(_) => Err(AdapterError::new(
+            Ending::Abandoned => Err(AdapterError::new(
                 AdapterErrorKind::Closed,
                 "the tokio runtime that supervised the run is gone; its group was killed",
             )
@@ -306,7 +288,6 @@ impl RunHandle for ProcessRun {
 
 impl Drop for ProcessRun {
     fn drop(&mut self) {
-        self.request
-            .send_if_modified(|level| raise(level, StopLevel::Graceful));
+        self.control.ask(StopLevel::Graceful);
     }
 }

@@ -85,6 +85,22 @@ impl LogBatch {
         }
     }
 
+    /// Makes room for so many more bytes and lines, so that adding them allocates nothing.
+    pub fn reserve(&mut self, bytes: usize, lines: usize) {
+        self.text.reserve_exact(bytes);
+        self.ends.reserve_exact(lines);
+    }
+
+    /// Gives back room that was reserved and not needed, where it is more than half.
+    pub fn shrink(&mut self) {
+        if self.text.len() < self.text.capacity() / 2 {
+            self.text.shrink_to_fit();
+        }
+        if self.ends.len() < self.ends.capacity() / 2 {
+            self.ends.shrink_to_fit();
+        }
+    }
+
     /// Adds a line, given without its end. A batch holds at most 4 GiB; lines beyond are cut.
     pub fn push(&mut self, line: &str, mut flags: LineFlags) {
         let room = (u32::MAX as usize).saturating_sub(self.text.len());

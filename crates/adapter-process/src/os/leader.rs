@@ -10,7 +10,10 @@ use tokio::io::unix::AsyncFd;
 use tokio::signal::unix::{Signal, SignalKind};
 
 use super::procfs::Processes;
-use super::{Cause, ProcessIdentity, sys};
+use super::{Cause, Group, ProcessIdentity, sys};
+
+/// The signal that no process can refuse.
+pub(crate) const KILL: i32 = libc::SIGKILL;
 
 /// A child process and the group it leads.
 ///
@@ -34,31 +37,31 @@ enum Watch {
     ChildSignal(Signal),
 }
 
-/// What is left of a group.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Group {
-    /// No live member.
-    Gone,
-    /// These live.
-    Members(Vec<u32>),
+impl Watch {
+    fn child_signal() -> io::Result<Self> {
+        tokio::signal::unix::signal(SignalKind::child()).map(Self::ChildSignal)
+    }
 }
 
 impl Leader {
     /// Takes a child that was just spawned as the leader of its own group.
     pub(super) fn new(child: Child) -> io::Result<Self> {
         reap_abandoned();
-        let pid = child.id();
         let watch = match pidfd(&child).and_then(sys::watch) {
             Ok(pidfd) => Watch::Pidfd(pidfd),
-            Err(_) => Watch::ChildSignal(tokio::signal::unix::signal(SignalKind::child())?),
+            Err(_) => Watch::child_signal()?,
         };
-        Ok(Self {
+        Ok(Self::watched(child, watch))
+    }
+
+    fn watched(child: Child, watch: Watch) -> Self {
+        Self {
+            identity: ProcessIdentity::read(child.id()),
             child,
-            identity: ProcessIdentity::read(pid),
             watch,
             cause: None,
             reaped: false,
-        })
+        }
     }
 
     pub(crate) fn identity(&self) -> &ProcessIdentity {
@@ -68,18 +71,23 @@ impl Leader {
     /// Completes when the process has ended, and says how. It is not reaped by that.
     pub(crate) async fn ended(&mut self) -> Cause {
         loop {
-            if let Some(cause) = self.has_ended() {
+            // A pidfd is readable from the end on, so that looking can wait for it.
+            if (self.cause.is_some() || matches!(self.watch, Watch::ChildSignal(_)))
+                && let Some(cause) = self.has_ended()
+            {
                 return cause;
             }
             match &mut self.watch {
                 Watch::Pidfd(pidfd) => match pidfd.readable().await {
-                    Ok(mut ready) if self.cause.is_none() => ready.clear_ready(),
-                    Ok(_) => {}
+                    Ok(mut ready) => ready.clear_ready(),
                     Err(_) => return Cause::Unknown,
                 },
                 Watch::ChildSignal(signal) => {
                     signal.recv().await;
                 }
+            }
+            if let Some(cause) = self.has_ended() {
+                return cause;
             }
         }
     }
@@ -166,7 +174,7 @@ impl Drop for Leader {
             return;
         }
         if self.cause.is_none() {
-            let _ = self.signal_group(libc::SIGKILL);
+            let _ = self.signal_group(KILL);
         }
         self.reap();
         if !self.reaped {
@@ -230,4 +238,84 @@ fn probe_group_signals() -> bool {
 #[cfg(not(target_os = "linux"))]
 fn probe_group_signals() -> bool {
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    fn spawn(script: &str) -> Child {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).process_group(0);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command.spawn().unwrap()
+    }
+
+    /// What a kernel without pidfds, or without their group signals, leaves us with.
+    #[tokio::test]
+    async fn without_pidfds_the_number_is_used_until_the_leader_is_reaped_and_never_after() {
+        let child = spawn("sleep 60 & exit 3");
+        let mut leader = Leader::watched(child, Watch::child_signal().unwrap());
+        assert_eq!(leader.ended().await, Cause::Code(3));
+        // Not reaped, although it has ended: its number still is its own.
+        leader.reap_if_group_stays_in_reach();
+        assert!(!leader.reaped);
+        let Group::Members(members) = leader.group() else {
+            panic!("a member lives")
+        };
+        assert_eq!(members.len(), 1);
+        leader.signal_group(KILL).unwrap();
+        // Its own zombie does not count.
+        while leader.group() != Group::Gone {
+            tokio::task::yield_now().await;
+        }
+        leader.reap();
+        assert!(leader.reaped);
+        let refused = leader.send_to_group(0).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::ESRCH));
+    }
+
+    #[tokio::test]
+    async fn through_a_pidfd_the_group_is_reached_after_its_leader_was_reaped() {
+        let mut leader = Leader::new(spawn("sleep 60 & exit 0")).unwrap();
+        if !(matches!(leader.watch, Watch::Pidfd(_)) && pidfd_reaches_groups()) {
+            eprintln!("skipped, because this kernel signals no groups through pidfds (Linux 6.9)");
+            return;
+        }
+        assert_eq!(leader.ended().await, Cause::Code(0));
+        leader.reap_if_group_stays_in_reach();
+        assert!(leader.reaped);
+        assert!(matches!(leader.group(), Group::Members(members) if members.len() == 1));
+        leader.signal_group(KILL).unwrap();
+        while leader.group() != Group::Gone {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_leader_that_is_dropped_is_killed_and_reaped_by_the_next() {
+        let leader = Leader::new(spawn("sleep 60")).unwrap();
+        let pid = rustix::process::Pid::from_child(&leader.child);
+        drop(leader);
+        while unreaped() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(rustix::process::test_kill_process(pid).is_err());
+    }
+
+    /// Somebody else took the exit status, as a host does that reaps all children.
+    #[tokio::test]
+    async fn an_exit_that_another_reaped_has_an_unknown_cause() {
+        let child = spawn("exit 3");
+        let pid = rustix::process::Pid::from_child(&child);
+        let mut leader = Leader::new(child).unwrap();
+        rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap();
+        assert_eq!(leader.ended().await, Cause::Unknown);
+    }
 }

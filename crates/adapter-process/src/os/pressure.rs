@@ -3,21 +3,8 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use super::{Processes, unreaped};
-
-/// How much is used of what may be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Share {
-    pub(crate) used: u64,
-    pub(crate) limit: u64,
-}
-
-impl Share {
-    /// Nine tenths are used.
-    pub(crate) fn is_tight(self) -> bool {
-        self.used.saturating_mul(10) >= self.limit.saturating_mul(9)
-    }
-}
+use super::leader::unreaped;
+use super::{Processes, Share};
 
 /// What may soon keep a child from being started.
 #[derive(Debug, Clone, Copy)]
@@ -71,21 +58,4 @@ fn process_limit() -> u64 {
             .and_then(|text| text.trim().parse().ok())
             .unwrap_or(u64::MAX)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nine_tenths_are_tight() {
-        for (used, limit, tight) in [
-            (0, 10, false),
-            (8, 10, false),
-            (9, 10, true),
-            (5, u64::MAX, false),
-        ] {
-            assert_eq!(Share { used, limit }.is_tight(), tight, "{used} of {limit}");
-        }
-    }
 }

@@ -7,20 +7,12 @@ use std::io::Read;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use super::ProcessIdentity;
+use super::{ProcessIdentity, Tree};
 
 /// All processes at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Processes {
     entries: Vec<Process>,
-}
-
-/// The live processes of a run.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tree {
-    pub(crate) pids: Vec<u32>,
-    /// Those of them that are in another group.
-    pub(crate) escaped: Vec<u32>,
 }
 
 /// One process, as its `stat` file has it.
@@ -50,6 +42,7 @@ impl Processes {
         table
     }
 
+    #[cfg(target_os = "linux")]
     fn read_now() -> Self {
         let mut text = Vec::with_capacity(512);
         let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -58,6 +51,34 @@ impl Processes {
             Process::read(pid, &mut text)
         });
         let mut entries: Vec<_> = entries.collect();
+        entries.sort_unstable_by_key(|process| process.pid);
+        Self { entries }
+    }
+
+    /// Elsewhere sysinfo lists the processes, and the system tells their groups.
+    #[cfg(not(target_os = "linux"))]
+    fn read_now() -> Self {
+        use sysinfo::{ProcessRefreshKind, ProcessStatus, ProcessesToUpdate, System};
+        let Ok(mut system) = System::new() else {
+            return Self::default();
+        };
+        let what = ProcessRefreshKind::nothing();
+        system.refresh_processes_specifics(ProcessesToUpdate::All, true, what);
+        let listed = system.processes().iter().filter_map(|(pid, process)| {
+            let raw = rustix::process::Pid::from_raw(pid.as_u32().cast_signed())?;
+            let group = rustix::process::getpgid(Some(raw)).ok()?;
+            Some(Process {
+                pid: pid.as_u32(),
+                parent: process.parent().map_or(0, sysinfo::Pid::as_u32),
+                group: group.as_raw_nonzero().get().unsigned_abs(),
+                ended: matches!(
+                    process.status(),
+                    ProcessStatus::Zombie | ProcessStatus::Dead
+                ),
+                start_ticks: 0,
+            })
+        });
+        let mut entries: Vec<_> = listed.collect();
         entries.sort_unstable_by_key(|process| process.pid);
         Self { entries }
     }

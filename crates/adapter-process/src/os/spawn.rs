@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use headcount_contract::{StartError, StartErrorKind};
 use tokio::net::unix::pipe;
 
-use super::{Leader, spawner, sys};
+use super::{Leader, Output, spawner, sys};
 
 /// What is to be started.
 #[derive(Debug)]
@@ -27,13 +27,6 @@ pub(crate) struct SpawnPlan<'a> {
     pub(crate) lifecycle_fd: Option<u16>,
     /// The signal that the system sends it when the host dies.
     pub(crate) end_with_host: Option<i32>,
-}
-
-/// What becomes of the output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Output {
-    Piped,
-    Discarded,
 }
 
 /// What was started.
@@ -59,6 +52,14 @@ impl Pipe {
     /// Reads what there is, without waiting.
     pub(crate) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.try_read(buffer)
+    }
+
+    /// Makes room for more, for a writer that fills it; without effect where the system refuses.
+    pub(crate) fn enlarge(&self, bytes: usize) {
+        #[cfg(target_os = "linux")]
+        let _ = rustix::pipe::fcntl_setpipe_size(&self.0, bytes);
+        #[cfg(not(target_os = "linux"))]
+        let _ = bytes;
     }
 
     /// The system's number of the pipe, the same for both of its ends.

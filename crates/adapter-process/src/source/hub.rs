@@ -9,7 +9,7 @@ use futures_core::Stream;
 use headcount_contract::{LogBatch, RunEvent, RunEventStream, RunStatus, StatusChange};
 use tokio::sync::Notify;
 
-/// How much output is kept for a subscriber that is behind.
+/// How much output is kept for a subscriber that is behind, and one batch more.
 const QUEUE_BYTES: usize = 1 << 20;
 /// From here on the reader waits for a subscriber, for as long as its patience lasts.
 const HIGH_WATER: usize = QUEUE_BYTES / 2;
@@ -218,7 +218,7 @@ impl Queue {
 
     fn push_log(&mut self, batch: &Arc<LogBatch>) {
         let bytes = cost(batch);
-        if self.lagging || self.log_bytes + bytes > QUEUE_BYTES.max(bytes) {
+        if self.lagging || self.log_bytes > QUEUE_BYTES {
             let lines = batch.len() as u64;
             match self.events.back_mut() {
                 Some(RunEvent::LogMissed(missed)) => *missed += lines,

@@ -1,5 +1,6 @@
 //! All input and output of a run: its task, its pipes, its group, and those who listen.
 
+mod control;
 mod hub;
 mod lifecycle;
 mod reader;
@@ -8,7 +9,8 @@ mod sampler;
 mod stop;
 mod supervise;
 
+pub(crate) use self::control::{Control, Ending};
 pub(crate) use self::hub::Hub;
 pub(crate) use self::ready::Surroundings;
-pub(crate) use self::stop::{StopLevel, raise};
-pub(crate) use self::supervise::{Controls, Progress, Supervisor};
+pub(crate) use self::stop::StopLevel;
+pub(crate) use self::supervise::Supervisor;

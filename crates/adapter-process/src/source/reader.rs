@@ -12,7 +12,9 @@ use crate::lines::Splitter;
 use crate::os::Pipe;
 
 /// What is read at once, into one buffer a thread: no run holds a buffer while it is idle.
-const READ_BYTES: usize = 64 * 1024;
+const READ_BYTES: usize = 256 * 1024;
+/// What a pipe holds at first.
+const SMALL_PIPE: usize = 64 * 1024;
 /// What is still read from a pipe that others hold open, once the wait for its end is over.
 const LAST_BYTES: usize = 1 << 20;
 /// The longest activity that is kept until it is told.
@@ -44,12 +46,16 @@ pub(super) struct Reader {
     /// The pipe, by the system's number, of a stream whose end was not waited for.
     pub(super) left_open: Option<u64>,
     splitter: Splitter,
+    /// Its pipe was made larger, since a read once took all that a pipe holds at first.
+    enlarged: bool,
 }
 
 /// What a reading has come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Read {
     More,
+    /// The buffer was filled.
+    Full,
     /// More, and a subscriber is behind.
     Behind,
     Empty,
@@ -62,6 +68,7 @@ impl Reader {
             pipe,
             left_open: None,
             splitter: Splitter::new(stream, options.max_line_bytes, options.carriage_return),
+            enlarged: false,
         }
     }
 
@@ -74,9 +81,28 @@ impl Reader {
         let Some(pipe) = &self.pipe else {
             return Read::Closed;
         };
-        match read_into(pipe, |bytes| self.splitter.feed(bytes, now())) {
-            Ok(Some(Some(batch))) => hand_on(hub, watch, batch),
-            Ok(_) => Read::More,
+        let mut filled = 0;
+        let read = read_into(pipe, |bytes| {
+            filled = bytes.len();
+            self.splitter.feed(bytes, now())
+        });
+        if filled >= SMALL_PIPE && !std::mem::replace(&mut self.enlarged, true) {
+            pipe.enlarge(READ_BYTES);
+        }
+        let more = if filled >= SMALL_PIPE {
+            Read::Full
+        } else {
+            Read::More
+        };
+        match read {
+            Ok(Some(Some(batch))) => {
+                if hand_on(hub, watch, batch) {
+                    Read::Behind
+                } else {
+                    more
+                }
+            }
+            Ok(_) => more,
             Err(Read::Closed) => {
                 self.pipe = None;
                 self.flush(hub, watch);
@@ -107,13 +133,10 @@ impl Reader {
     }
 }
 
-fn hand_on(hub: &Hub, watch: &mut LineWatch, batch: LogBatch) -> Read {
+/// Whether a subscriber is behind.
+fn hand_on(hub: &Hub, watch: &mut LineWatch, batch: LogBatch) -> bool {
     watch.see(&batch);
-    if hub.push_log(batch) {
-        Read::Behind
-    } else {
-        Read::More
-    }
+    hub.push_log(batch)
 }
 
 /// What is looked for in the lines on their way.

@@ -49,21 +49,14 @@ fn samplers() -> MutexGuard<'static, Samplers> {
 }
 
 impl Sampling {
-    /// Samples a run from now on; not if the interval is zero or no thread can be had.
-    pub(super) fn begin(
-        hub: &Arc<Hub>,
-        leader: &ProcessIdentity,
-        interval: Duration,
-    ) -> Option<Self> {
-        if interval.is_zero() {
-            return None;
-        }
+    /// Samples a run from now on.
+    pub(super) fn begin(hub: &Arc<Hub>, leader: &ProcessIdentity, interval: Duration) -> Self {
         let slot = Arc::new(Slot {
             hub: Arc::downgrade(hub),
             leader: leader.pid,
             interval,
             state: Mutex::new(SlotState {
-                due: Instant::now() + interval,
+                due: Instant::now(),
                 escaped: BTreeSet::new(),
             }),
         });
@@ -75,7 +68,7 @@ impl Sampling {
         }
         drop(samplers);
         CHANGED.notify_one();
-        Some(Self(slot))
+        Self(slot)
     }
 
     /// Tells of processes that have left the group, each once.

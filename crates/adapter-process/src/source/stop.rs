@@ -19,13 +19,6 @@ pub(crate) enum StopLevel {
     Now,
 }
 
-/// Raises a request, and says whether that changed it.
-pub(crate) fn raise(level: &mut StopLevel, to: StopLevel) -> bool {
-    let higher = *level < to;
-    *level = to.max(*level);
-    higher
-}
-
 /// A stop under way.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stop {

@@ -7,32 +7,28 @@ use std::time::Duration;
 
 use headcount_contract::{Details, OutputStream, RunEvent, RunStatus, StatusChange, StopSignal};
 use serde_json::json;
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::lifecycle::LifecycleReader;
 use super::reader::{LineWatch, Read, Reader, now};
 use super::sampler::{Sampling, escaped_event};
-use super::stop::{Stop, StopLevel, StopStep, raise};
-use super::{Hub, ready};
+use super::stop::{Stop, StopLevel, StopStep};
+use super::{Control, Ending, Hub, ready};
 use crate::config::{OnTimeout, ProcessOptions, ReadyCheck};
 use crate::os::{Cause, Group, KILL, Leader, Pipe, Processes, Spawned, holders};
 use crate::translate::{AskedBy, End, ended, identity_details};
 
 /// How long a reader waits for a subscriber that is behind before it goes on without it.
-const PATIENCE: Duration = Duration::from_millis(250);
+///
+/// Long enough for a subscriber on a machine with ten times the work it can do; one that is stuck
+/// costs the process this pause once.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How often one stream is read before the other gets its turn.
+const READS_IN_A_ROW: usize = 8;
 /// The pause between two activities.
 const ACTIVITY_PAUSE: Duration = Duration::from_secs(1);
 /// How old the table of processes may be in which a stop looks for those it will not reach.
 const RECENT: Duration = Duration::from_millis(100);
-
-/// How far the run and the attempts to stop it have come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Progress {
-    pub(crate) ended: bool,
-    /// How many stops have reached their deadline in vain.
-    pub(crate) failed_stops: u64,
-}
 
 /// What of the options a running supervisor needs.
 #[derive(Debug, Clone, Copy)]
@@ -54,15 +50,6 @@ impl From<&ProcessOptions> for Policy {
     }
 }
 
-/// How others reach a running supervisor.
-#[derive(Debug)]
-pub(crate) struct Controls {
-    pub(crate) hub: Arc<Hub>,
-    pub(crate) request: watch::Sender<StopLevel>,
-    pub(crate) progress: watch::Sender<Progress>,
-    pub(crate) host_stop: Option<StopSignal>,
-}
-
 /// Supervises one process: reads its output, notices its end, stops its group.
 pub(crate) struct Supervisor {
     leader: Leader,
@@ -72,10 +59,7 @@ pub(crate) struct Supervisor {
     stderr: Reader,
     lifecycle: Option<Box<LifecycleReader>>,
     watch: LineWatch,
-    request: watch::Receiver<StopLevel>,
-    /// For setting the request back after a stop that failed.
-    request_again: watch::Sender<StopLevel>,
-    progress: watch::Sender<Progress>,
+    control: Arc<Control>,
     host_stop: Option<StopSignal>,
     readiness: Option<Box<Awaited>>,
     /// Who asked for the present stop.
@@ -86,6 +70,8 @@ pub(crate) struct Supervisor {
     paused_until: Option<Instant>,
     heartbeat: Option<(Instant, Duration)>,
     activity_at: Instant,
+    /// When sampling begins: most runs are over before.
+    sample: Option<(Instant, Duration)>,
     sampling: Option<Sampling>,
     finished: bool,
 }
@@ -119,17 +105,17 @@ enum Turn {
 }
 
 impl Supervisor {
-    pub(crate) fn new(spawned: Spawned, options: &Arc<ProcessOptions>, controls: Controls) -> Self {
-        let Controls {
-            hub,
-            request,
-            progress,
-            host_stop,
-        } = controls;
+    pub(crate) fn new(
+        spawned: Spawned,
+        options: &Arc<ProcessOptions>,
+        hub: Arc<Hub>,
+        control: Arc<Control>,
+        host_stop: Option<StopSignal>,
+    ) -> Self {
         let now = Instant::now();
         let beat = options.heartbeat_interval;
         let leader = spawned.leader;
-        let sampling = Sampling::begin(&hub, leader.identity(), options.sample_interval);
+        let sample = options.sample_interval;
         Self {
             stdout: Reader::new(OutputStream::Stdout, spawned.stdout, options),
             stderr: Reader::new(OutputStream::Stderr, spawned.stderr, options),
@@ -140,9 +126,7 @@ impl Supervisor {
             hub,
             policy: (&**options).into(),
             watch: LineWatch::new(options.activity),
-            request: request.subscribe(),
-            request_again: request,
-            progress,
+            control,
             host_stop,
             readiness: None,
             asked_by: AskedBy::Nobody,
@@ -151,7 +135,8 @@ impl Supervisor {
             paused_until: None,
             heartbeat: (!beat.is_zero()).then(|| (now + beat, beat)),
             activity_at: now,
-            sampling,
+            sample: (!sample.is_zero()).then(|| (now + sample, sample)),
+            sampling: None,
             finished: false,
         }
     }
@@ -210,7 +195,7 @@ impl Supervisor {
     }
 
     /// Runs until the terminal event has been told.
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(&mut self) {
         while !self.is_over() {
             let turn = self.next_turn().await;
             match turn {
@@ -221,15 +206,15 @@ impl Supervisor {
                 Turn::Exited(cause) => self.exited(cause),
                 Turn::HostStop => {
                     self.host_stop = None;
-                    self.request_again
-                        .send_if_modified(|level| raise(level, StopLevel::Graceful));
+                    self.control.ask(StopLevel::Graceful);
                 }
                 Turn::StopRequested => self.stop_requested(),
                 Turn::Due => {}
             }
             self.do_what_is_due();
         }
-        self.finish().await;
+        // Boxed, because it is needed once and every run would hold its size all the time.
+        Box::pin(self.finish()).await;
     }
 
     /// Waits for whatever comes first.
@@ -252,7 +237,7 @@ impl Supervisor {
             () = self.hub.room(), if !reading => Turn::Room,
             () = some(probe) => Turn::Ready,
             cause = self.leader.ended(), if !exited => Turn::Exited(cause),
-            Ok(()) = self.request.changed() => Turn::StopRequested,
+            () = self.control.asked() => Turn::StopRequested,
             () = some(self.host_stop.as_mut()) => Turn::HostStop,
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => Turn::Due,
         }
@@ -269,8 +254,9 @@ impl Supervisor {
         let reading = self.paused_until.or(drain);
         let ready = self.readiness.as_ref().and_then(|awaited| awaited.deadline);
         let heartbeat = self.heartbeat.map(|(at, _)| at);
+        let sample = self.sample.map(|(at, _)| at);
         let activity = self.watch.latest.as_ref().map(|_| self.activity_at);
-        [stop, reading, ready, heartbeat, activity]
+        [stop, reading, ready, heartbeat, sample, activity]
             .into_iter()
             .flatten()
             .min()
@@ -308,6 +294,12 @@ impl Supervisor {
             if self.leader.has_ended().is_none() {
                 self.hub.push(&RunEvent::Heartbeat(super::reader::now()));
             }
+        }
+        if let Some((at, interval)) = self.sample
+            && at <= now
+        {
+            self.sample = None;
+            self.sampling = Some(Sampling::begin(&self.hub, self.leader.identity(), interval));
         }
         if self.activity_at <= now
             && let Some(text) = self.watch.latest.take()
@@ -348,6 +340,7 @@ impl Supervisor {
         self.host_stop = None;
         self.readiness = None;
         self.heartbeat = None;
+        self.sample = None;
         self.sampling = None;
         self.watch.want_nothing();
         self.leader.reap_if_group_stays_in_reach();
@@ -357,7 +350,7 @@ impl Supervisor {
     }
 
     fn stop_requested(&mut self) {
-        let level = *self.request.borrow_and_update();
+        let level = self.control.level();
         if level == StopLevel::None {
             return;
         }
@@ -419,11 +412,7 @@ impl Supervisor {
                     "the run could not be stopped and still lives",
                     Details::EMPTY,
                 );
-                // The next request is a new stop.
-                self.request_again.send_replace(StopLevel::None);
-                self.request.mark_unchanged();
-                self.progress
-                    .send_modify(|progress| progress.failed_stops += 1);
+                self.control.stop_failed();
             }
         }
     }
@@ -443,8 +432,16 @@ impl Supervisor {
             OutputStream::Stdout => &mut self.stdout,
             OutputStream::Stderr => &mut self.stderr,
         };
-        if reader.read_once(&self.hub, &mut self.watch) == Read::Behind {
-            self.paused_until = Some(Instant::now() + PATIENCE);
+        // A stream that fills the buffer most likely has more.
+        for _ in 0..READS_IN_A_ROW {
+            match reader.read_once(&self.hub, &mut self.watch) {
+                Read::Full => {}
+                Read::Behind => {
+                    self.paused_until = Some(Instant::now() + PATIENCE);
+                    return;
+                }
+                _ => return,
+            }
         }
     }
 
@@ -515,7 +512,7 @@ impl Supervisor {
             self.hub.push(&diagnostic);
         }
         self.hub.end(ended(self.leader.identity(), &end, now()));
-        self.progress.send_modify(|progress| progress.ended = true);
+        self.control.end(Ending::Ended);
     }
 }
 
@@ -525,6 +522,7 @@ impl Drop for Supervisor {
         if !self.finished {
             let _ = self.leader.signal_group(KILL);
             self.hub.close();
+            self.control.end(Ending::Abandoned);
         }
     }
 }

@@ -274,7 +274,7 @@ async fn a_slow_subscriber_neither_blocks_the_process_nor_grows_memory_and_learn
     let (got, missed, bytes) = count(within(slow.collect()).await);
     assert!(missed > 0, "it took nothing for all that time");
     assert_eq!(got + missed, 1_000_000);
-    assert!(bytes <= 1 << 20, "{bytes} bytes were kept for it");
+    assert!(bytes <= 2 << 20, "{bytes} bytes were kept for it");
 }
 
 #[test]

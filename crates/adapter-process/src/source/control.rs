@@ -1,0 +1,96 @@
+//! How a run's handles and its supervisor reach each other. Small, since every run has one.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::StopLevel;
+
+/// What was asked for, and how far it has come.
+#[derive(Debug, Default)]
+pub(crate) struct Control {
+    state: Mutex<State>,
+    /// Told whenever more is asked for.
+    asked: Notify,
+    /// Told whenever the run or a stop has come to an end.
+    told: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    level: StopLevel,
+    end: Option<Ending>,
+    /// How many stops have reached their deadline in vain.
+    failed_stops: u64,
+}
+
+/// How a stop came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The run has ended.
+    Ended,
+    /// The run still lives.
+    Failed,
+    /// The supervisor was dropped with its runtime, and has killed the group.
+    Abandoned,
+}
+
+impl Control {
+    /// No code of others runs under the lock, so a poisoned one is still whole.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for the end; asking for less than before changes nothing.
+    pub(crate) fn ask(&self, level: StopLevel) {
+        let mut state = self.lock();
+        if state.level < level {
+            state.level = level;
+            drop(state);
+            self.asked.notify_one();
+        }
+    }
+
+    /// Asks for the end and waits for it; all who wait at the same time share one stop.
+    pub(crate) async fn stop(&self, level: StopLevel) -> Ending {
+        let failed_before = self.lock().failed_stops;
+        self.ask(level);
+        loop {
+            let told = self.told.notified();
+            {
+                let state = self.lock();
+                if let Some(end) = state.end {
+                    return end;
+                }
+                if state.failed_stops > failed_before {
+                    return Ending::Failed;
+                }
+            }
+            told.await;
+        }
+    }
+
+    /// Completes when more is asked for. For the one supervisor.
+    pub(super) async fn asked(&self) {
+        self.asked.notified().await;
+    }
+
+    pub(super) fn level(&self) -> StopLevel {
+        self.lock().level
+    }
+
+    /// A stop has failed; the next request is a new one.
+    pub(super) fn stop_failed(&self) {
+        let mut state = self.lock();
+        state.level = StopLevel::None;
+        state.failed_stops += 1;
+        drop(state);
+        self.told.notify_waiters();
+    }
+
+    /// The run is over. Only the first one counts.
+    pub(super) fn end(&self, end: Ending) {
+        self.lock().end.get_or_insert(end);
+        self.told.notify_waiters();
+    }
+}
