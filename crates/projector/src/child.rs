@@ -2,7 +2,7 @@
 
 use headcount_contract::{
     Activity, Capabilities, Capability, ChildId, ChildIdentity, ChildState, Details,
-    LifecycleEvent, Lineage,
+    LifecycleEvent, Lineage, LiveState, Outcome,
 };
 
 use crate::Settings;
@@ -105,9 +105,7 @@ impl Child {
     }
 
     pub(crate) fn set_state(&mut self, state: ChildState) {
-        let code = ChildState::ALL.iter().position(|s| *s == state);
-        let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(0);
-        self.state_and_capabilities = self.state_and_capabilities & !7 | code;
+        self.state_and_capabilities = self.state_and_capabilities & !7 | state_code(state);
     }
 
     /// Sets who told the state. A place in the order of another epoch says nothing any more.
@@ -142,12 +140,7 @@ impl Child {
 
     /// Takes over capabilities; whether they are others than before.
     pub(crate) fn set_capabilities(&mut self, to: Capabilities) -> bool {
-        let one = |bit: u8, capability: Capability| u8::from(capability.is_known()) << (3 + bit);
-        let bits = one(0, to.history)
-            | one(1, to.heartbeat)
-            | one(2, to.snapshot)
-            | one(3, to.cancel)
-            | one(4, to.terminal_cause);
+        let bits = capability_bits(to) << 3;
         let before = self.state_and_capabilities;
         self.state_and_capabilities = before & 7 | bits;
         self.state_and_capabilities != before
@@ -272,6 +265,30 @@ impl Child {
             self.extra_mut().terminal_details = details.clone();
         }
     }
+}
+
+/// The place of a state in [`ChildState::ALL`].
+pub(crate) fn state_code(state: ChildState) -> u8 {
+    match state {
+        ChildState::Live(LiveState::Created) => 0,
+        ChildState::Live(LiveState::Starting) => 1,
+        ChildState::Live(LiveState::Running) => 2,
+        ChildState::Live(LiveState::Waiting) => 3,
+        ChildState::Terminal(Outcome::Completed) => 4,
+        ChildState::Terminal(Outcome::Failed) => 5,
+        ChildState::Terminal(Outcome::Cancelled) => 6,
+        ChildState::Terminal(Outcome::Lost) => 7,
+    }
+}
+
+/// Five bits, in the order of the fields.
+pub(crate) fn capability_bits(capabilities: Capabilities) -> u8 {
+    let bit = |capability: Capability, at: u8| u8::from(capability.is_known()) << at;
+    bit(capabilities.history, 0)
+        | bit(capabilities.heartbeat, 1)
+        | bit(capabilities.snapshot, 2)
+        | bit(capabilities.cancel, 3)
+        | bit(capabilities.terminal_cause, 4)
 }
 
 /// Whether a lineage says no more than that the child is its own root.

@@ -19,14 +19,15 @@ impl Fold<'_> {
         let cause = || Cause::Event(event.event_id().clone());
         let epoch = event.source_epoch();
         self.check_clock(event.observed_at(), epoch, Some(event.child_id()), cause);
-        if self.source.epoch_number(epoch).is_none() {
+        let known = self.source.epoch_number(epoch);
+        if known.is_none() {
             let restarted = self.source.current_epoch().is_some();
             self.begin_epoch(epoch, cause());
             if restarted {
                 self.report.need_snapshot(SnapshotNeed::NewEpoch);
             }
         }
-        let number = self.source.epoch_number(epoch).unwrap_or(self.source.epoch);
+        let number = known.unwrap_or(self.source.epoch);
         let seen = Seen::event(event, self.report.at, number);
         let hash = hash_of(self.hasher, event.child_id());
         let verdict = match self.source.find(hash, event.child_id()) {

@@ -75,18 +75,27 @@ pub(crate) const EPOCH_NUMBERS: u16 = 1 << 13;
 const SNAPSHOT: u16 = 7;
 const RECONCILIATION: u16 = 5;
 
+/// The place of a kind in [`EventKind::NAMES`].
+pub(crate) fn kind_code(kind: EventKind) -> u8 {
+    match kind {
+        EventKind::Created => 0,
+        EventKind::StateChanged(_) => 1,
+        EventKind::Activity => 2,
+        EventKind::Heartbeat => 3,
+        EventKind::Terminal(_) => 4,
+        EventKind::Reconciliation(_) => 5,
+        EventKind::Diagnostic(_) => 6,
+    }
+}
+
 impl Seen {
     pub(crate) fn event(event: &LifecycleEvent, received_at: Timestamp, epoch: u16) -> Self {
-        let origin = match event.kind() {
-            EventKind::Created => 0,
-            EventKind::StateChanged(_) => 1,
-            EventKind::Activity => 2,
-            EventKind::Heartbeat => 3,
-            EventKind::Terminal(_) => 4,
-            EventKind::Reconciliation(_) => RECONCILIATION,
-            EventKind::Diagnostic(_) => 6,
-        };
-        Self::new(event.observed_at(), received_at, epoch, origin)
+        Self::new(
+            event.observed_at(),
+            received_at,
+            epoch,
+            kind_code(event.kind()).into(),
+        )
     }
 
     pub(crate) fn snapshot(observed_at: Timestamp, received_at: Timestamp, epoch: u16) -> Self {

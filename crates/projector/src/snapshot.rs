@@ -382,7 +382,7 @@ impl Fold<'_> {
 fn is_behind(child: &Child, told: &SnapshotChild, look: Seen) -> bool {
     let same_epoch = child.facts.state().epoch() == look.epoch();
     match (told.sequence(), child.state_sequence.get()) {
-        _ if !same_epoch => false,
+        _ if !same_epoch || child.has(Mark::StateAssumed) => false,
         (Some(told), Some(known)) => told.get() < known,
         _ => look.observed_at() < child.facts.state().known_at(),
     }

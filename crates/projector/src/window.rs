@@ -6,6 +6,9 @@ use std::hash::{Hash, Hasher};
 use headcount_contract::LifecycleEvent;
 use rustc_hash::FxHasher;
 
+use crate::child::{capability_bits, state_code};
+use crate::fact::kind_code;
+
 /// What a window knows of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Memory {
@@ -63,17 +66,32 @@ pub(crate) fn place_of(source: u32, epoch: u16, event: &LifecycleEvent, sequence
     hasher.finish().max(1)
 }
 
-/// A number for all that an event says.
+/// A number for all that an event says beside its place. It is made for every event, so in few steps:
+/// what most events do not have goes in only where it is there.
 fn content_of(event: &LifecycleEvent) -> u64 {
     let mut hasher = FxHasher::default();
-    event.event_id().hash(&mut hasher);
-    event.kind().hash(&mut hasher);
-    event.observed_at().hash(&mut hasher);
-    event.capabilities().hash(&mut hasher);
-    event.lineage().attempt().hash(&mut hasher);
-    event.lineage().parent().hash(&mut hasher);
-    event.lineage().adopted_at().hash(&mut hasher);
-    event.activity().hash(&mut hasher);
+    hasher.write(event.event_id().as_str().as_bytes());
+    let (at, lineage) = (event.observed_at(), event.lineage());
+    hasher.write_i64(at.unix_seconds() << 30 ^ i64::from(at.subsec_nanos()));
+    let state = event.state().map_or(8, state_code);
+    let kind = kind_code(event.kind());
+    hasher.write_u32(u32::from_le_bytes([
+        state,
+        kind,
+        capability_bits(event.capabilities()),
+        u8::from(lineage.is_external()) << 2
+            | u8::from(lineage.parent().is_some()) << 1
+            | u8::from(event.activity().is_some()),
+    ]));
+    if let Some(activity) = event.activity() {
+        hasher.write(activity.as_str().as_bytes());
+    }
+    if let Some(parent) = lineage.parent() {
+        hasher.write(parent.as_str().as_bytes());
+    }
+    if let Some(at) = lineage.adopted_at() {
+        at.hash(&mut hasher);
+    }
     if !event.details().is_empty() {
         event.details().hash(&mut hasher);
     }

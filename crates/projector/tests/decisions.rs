@@ -126,6 +126,7 @@ decision!(
     3 a running #1 id=x seen=1
     4 a starting #1 id=y seen=1
     5 b created #1                      // another child: another key
+    6 a starting #1 id=x seen=1
 "
 );
 
