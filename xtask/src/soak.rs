@@ -12,20 +12,36 @@ struct Soak {
 }
 
 /// All soaks. Whoever writes one adds a row.
-const SOAKS: [Soak; 1] = [Soak {
-    name: "process",
-    shows: "2,000 subprocesses of mixed behaviour, ten times: nothing lost, wrong, left or leaked",
-    cargo: &[
-        "run",
-        "--locked",
-        "--release",
-        "--package",
-        "headcount-adapter-process",
-        "--example",
-        "soak",
-        "--",
-    ],
-}];
+const SOAKS: [Soak; 2] = [
+    Soak {
+        name: "projector",
+        shows: "a million seeded histories with faults, each compared with the truth",
+        cargo: &[
+            "run",
+            "--locked",
+            "--release",
+            "--package",
+            "headcount-projector",
+            "--example",
+            "projector_soak",
+            "--",
+        ],
+    },
+    Soak {
+        name: "process",
+        shows: "2,000 subprocesses of mixed behaviour, ten times: nothing lost, wrong, left or leaked",
+        cargo: &[
+            "run",
+            "--locked",
+            "--release",
+            "--package",
+            "headcount-adapter-process",
+            "--example",
+            "soak",
+            "--",
+        ],
+    },
+];
 
 /// Runs the soak of that name, or lists them all.
 pub(crate) fn run(workspace: &Workspace, name: Option<&str>, args: &[String]) -> Outcome {

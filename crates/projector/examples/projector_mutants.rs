@@ -1,5 +1,5 @@
 //! Deliberate faults in the rules, each of which a test must catch:
-//! `cargo run -p headcount-projector --example mutants [NAME…]`.
+//! `cargo run -p headcount-projector --example projector_mutants [NAME…]`.
 //!
 //! Each fault is made in a copy of the crate, under the target directory, and the test that is named
 //! beside it must then fail. `--all` runs all tests against each fault and says which targets fail.
