@@ -1,7 +1,8 @@
 //! Speed and memory of the projector: `cargo xtask bench projector`.
 //!
 //! Prints medians of several rounds, and ratios to a bare hash map over the same events in the same
-//! run: those can be compared between machines, nanoseconds cannot.
+//! run: those can be compared between machines, nanoseconds cannot. Sections can be named: `events`,
+//! `memory`, `time`, `snapshots`.
 
 #![allow(clippy::print_stdout)] // a program for the terminal
 #![allow(clippy::unwrap_used)] // what cannot be built cannot be measured
@@ -31,10 +32,19 @@ fn main() {
         println!("nothing measured: run `cargo xtask bench projector`");
         return;
     }
-    events();
-    memory();
-    time_passes();
-    snapshots();
+    let sections: [(&str, fn()); 4] = [
+        ("events", events),
+        ("memory", memory),
+        ("time", time_passes),
+        ("snapshots", snapshots),
+    ];
+    let named = |name: &str| std::env::args().any(|argument| argument == name);
+    let all = !sections.iter().any(|(name, _)| named(name));
+    for (name, section) in sections {
+        if all || named(name) {
+            section();
+        }
+    }
 }
 
 /// One million events over ten thousand children, beside a bare hash map.
@@ -174,12 +184,16 @@ fn time_passes() {
     );
     for due in [1_000, 10_000, 100_000] {
         // Events came one a microsecond: that many turn stale by then.
-        let mut projector = projector.clone();
         let now = feed::stale_time(children, due);
-        let took = measure(|| {
-            projector.advance(now, &mut effects);
-            0
+        let took = (0..3).map(|_| {
+            effects.clear();
+            let mut projector = projector.clone();
+            measure(|| {
+                projector.advance(now, &mut effects);
+                0
+            })
         });
+        let took = median(took.collect());
         let intents = effects
             .drain(..)
             .filter(|effect| matches!(effect, Effect::Intent(_)));
