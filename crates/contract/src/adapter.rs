@@ -64,6 +64,19 @@ pub trait ChildLifecycleAdapter: Debug + Send + Sync + 'static {
     /// [`AdapterError`] if the source cannot be asked or does not answer in time.
     async fn snapshot(&self, reason: SnapshotReason) -> Result<Vec<Snapshot>, AdapterError>;
 
+    /// Takes note of child ids that earlier lives of this source have used, as a journal tells.
+    ///
+    /// A child id is one run, for ever (rule I2): a run that were given one of these again would
+    /// be taken for that child, which has ended. An adapter that makes up ids avoids these; one
+    /// whose source makes them up has nothing to do.
+    ///
+    /// # Behavior
+    ///
+    /// - Called before the first [`subscribe`](Self::subscribe), if at all. Does not block.
+    fn avoid_ids(&self, taken: &[ChildId]) {
+        let _ = taken;
+    }
+
     /// Whether nothing more can come: what it was to start has ended and will not start again, or
     /// what it reads has come to its end. Does not block.
     ///

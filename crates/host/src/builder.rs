@@ -54,7 +54,7 @@ impl Journal {
             Self::Store(store) => Ok(store),
             #[cfg(feature = "jsonl")]
             Self::Path(path, settings) => {
-                match crate::journal::FileJournal::open(path.clone(), settings.durability) {
+                match crate::journal::FileJournal::open(path.clone(), &settings) {
                     Ok(journal) => Ok(Box::new(journal)),
                     Err(error) => Err(HostError::Journal {
                         path,

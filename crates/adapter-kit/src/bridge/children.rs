@@ -1,6 +1,6 @@
 //! The children of a bridge: what each is doing, and the events that say so.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use headcount_contract::{
@@ -23,6 +23,8 @@ pub(super) struct Children {
     pub(super) mint: EventMint,
     pub(super) fanout: Arc<Fanout>,
     pub(super) by_id: HashMap<ChildId, Child>,
+    /// Ids of runs of earlier lives of the source: not to be used again (rule I2).
+    past: HashSet<ChildId>,
     /// How many live children runs have told of.
     pub(super) reported: usize,
     /// Ended children, oldest first.
@@ -95,6 +97,7 @@ impl Children {
             mint,
             fanout,
             by_id: HashMap::new(),
+            past: HashSet::new(),
             reported: 0,
             ended: VecDeque::new(),
             started: 0,
@@ -141,6 +144,15 @@ impl Children {
         }
     }
 
+    /// These ids belong to runs of earlier lives of the source.
+    pub(super) fn avoid(&mut self, taken: &[ChildId]) {
+        self.past.extend(taken.iter().cloned());
+    }
+
+    fn is_used(&self, id: &ChildId) -> bool {
+        self.by_id.contains_key(id) || self.past.contains(id)
+    }
+
     /// An id that no child of this source has had, if the runs that were named are unique: without
     /// a name it holds the epoch, since in a journal a source has many (rules I1, I2).
     fn unused_id(&mut self, wanted: Option<&str>, root: Option<&ChildId>) -> ChildId {
@@ -148,7 +160,7 @@ impl Children {
         let base = wanted.or(root.map(ChildId::as_str)).unwrap_or(&unnamed);
         if let Some(wanted) = wanted
             && let Ok(id) = ChildId::new(wanted)
-            && !self.by_id.contains_key(&id)
+            && !self.is_used(&id)
         {
             return id;
         }
@@ -157,7 +169,7 @@ impl Children {
         loop {
             self.started += 1;
             if let Ok(id) = ChildId::new(format!("{base}-{}", self.started))
-                && !self.by_id.contains_key(&id)
+                && !self.is_used(&id)
             {
                 return id;
             }

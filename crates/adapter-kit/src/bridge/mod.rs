@@ -281,6 +281,10 @@ impl ChildLifecycleAdapter for RuntimeAdapter {
         Ok(stream)
     }
 
+    fn avoid_ids(&self, taken: &[ChildId]) {
+        self.shared.children().avoid(taken);
+    }
+
     fn is_finished(&self) -> bool {
         self.shared.finished.load(Ordering::Acquire)
             && self.shared.children().live().next().is_none()

@@ -420,3 +420,21 @@ async fn a_given_up_restart_and_what_the_runtime_tells_show_in_health() {
     );
     assert_eq!(health.counts["judged"], 1);
 }
+
+#[tokio::test]
+async fn ids_of_earlier_lives_are_not_given_again() {
+    let plan = RunPlan::once(|| {
+        let mut input = StartInput::new("/");
+        input.run_id = Some(RunId::new("build").unwrap());
+        input
+    });
+    let runtime = Arc::new(Runtime::default());
+    let source = SourceIdentity::new(SourceId::new("s").unwrap(), SourceEpoch::new("e").unwrap());
+    let adapter = RuntimeAdapter::builder(runtime, source).plan(plan).build();
+    adapter.avoid_ids(&["build", "build-1"].map(|id| ChildId::new(id).unwrap()));
+    let mut signals = adapter.subscribe().unwrap();
+    let Some(Signal::Event(created)) = signals.next().await else {
+        panic!("no event");
+    };
+    assert_eq!(created.child_id().as_str(), "build-2");
+}

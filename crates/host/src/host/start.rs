@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;
-use headcount_contract::SourceId;
+use headcount_contract::{ChildId, SourceId};
 use headcount_projector::Projector;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -14,7 +14,7 @@ use crate::builder::{Journal, Member};
 use crate::engine::{self, Entry};
 use crate::fault::panic_message;
 use crate::journal::{JournalStore, Writer};
-use crate::session::Session;
+use crate::session::{Session, guarded};
 use crate::{HostError, JournalFault, Stats, readopt};
 
 /// How many batches wait for the engine.
@@ -135,15 +135,20 @@ impl Host {
         let readopting = members.iter().filter(|member| member.readopts.is_some());
         let readopting = readopting.map(|member| member.adapter.clone()).collect();
         let mut live: HashMap<SourceId, usize> = HashMap::new();
-        for record in projector
-            .records()
-            .filter(|record| !record.state.is_terminal())
-        {
-            *live.entry(record.source).or_default() += 1;
+        let mut used: HashMap<SourceId, Vec<ChildId>> = HashMap::new();
+        for record in projector.records() {
+            if !record.state.is_terminal() {
+                *live.entry(record.source.clone()).or_default() += 1;
+            }
+            used.entry(record.source).or_default().push(record.child_id);
         }
         for (index, member) in members.into_iter().enumerate() {
             let (ask, requests) = mpsc::unbounded_channel();
             entries.push(Entry::new(&member, ask));
+            if let Some(used) = used.get(&member.source) {
+                // One that panics here is found out as soon as it is subscribed to.
+                let _ = guarded("avoid_ids", || member.adapter.avoid_ids(used));
+            }
             let session = Session {
                 index,
                 has_past: live.contains_key(&member.source),

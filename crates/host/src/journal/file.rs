@@ -17,14 +17,15 @@ pub(crate) struct FileJournal {
 impl FileJournal {
     pub(crate) fn open(
         path: PathBuf,
-        durability: super::JournalDurability,
+        settings: &super::JournalSettings,
     ) -> Result<Self, JournalError> {
         let mut options = JournalOptions::default();
-        options.durability = match durability {
+        options.durability = match settings.durability {
             super::JournalDurability::None => Durability::None,
             super::JournalDurability::Batch => Durability::Batch,
             super::JournalDurability::Append => Durability::Append,
         };
+        options.lock.stale_after = settings.lock_stale_after;
         Ok(Self {
             journal: Journal::open(path, options)?,
         })

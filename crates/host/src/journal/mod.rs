@@ -5,6 +5,7 @@ mod file;
 mod writer;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use headcount_contract::LifecycleEvent;
 
@@ -60,11 +61,23 @@ pub trait JournalStore: std::fmt::Debug + Send + 'static {
 /// let mut settings = JournalSettings::default();
 /// settings.durability = JournalDurability::None;
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JournalSettings {
     /// When an append counts as done.
     pub durability: JournalDurability,
+    /// From which age the lock of a program that is proven dead is taken over. Default 300 s, as
+    /// the reference implementation, for journals that are shared with it.
+    pub lock_stale_after: Duration,
+}
+
+impl Default for JournalSettings {
+    fn default() -> Self {
+        Self {
+            durability: JournalDurability::default(),
+            lock_stale_after: Duration::from_mins(5),
+        }
+    }
 }
 
 /// When an append counts as done.

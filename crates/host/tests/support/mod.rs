@@ -142,8 +142,19 @@ impl Scripted {
         capabilities: Capabilities,
         capacity: usize,
     ) -> Arc<Self> {
+        Self::alive(name, "1", clock, capabilities, capacity)
+    }
+
+    /// In this life of the source.
+    pub(crate) fn alive(
+        name: &str,
+        epoch: &str,
+        clock: &Clock,
+        capabilities: Capabilities,
+        capacity: usize,
+    ) -> Arc<Self> {
         Arc::new(Self {
-            source: SourceIdentity::new(source(name), SourceEpoch::new("1").unwrap()),
+            source: SourceIdentity::new(source(name), SourceEpoch::new(epoch).unwrap()),
             capabilities,
             fanout: Fanout::new(capacity),
             script: Mutex::new(Script {
@@ -183,7 +194,7 @@ impl Scripted {
     pub(crate) fn event(&self, id: &str, sequence: u64, kind: EventKind) -> LifecycleEvent {
         event_of(
             self.source.source.as_str(),
-            "1",
+            self.source.epoch.as_str(),
             id,
             sequence,
             kind,
