@@ -143,7 +143,7 @@ fn rounds_of_kills() -> Result<(), Failed> {
     let mut sleepers = Sleepers::default();
     for round in 0..ROUNDS {
         let before = shown.len();
-        let killed_after = fastrand::usize(40..4_000);
+        let killed_after = fastrand::usize(20..800);
         run_and_kill(&journal, killed_after, &mut shown, &mut sleepers)?;
         assert!(shown.len() > before, "round {round}: nothing was shown");
         check_journal(&journal, &shown)?;
