@@ -21,7 +21,10 @@ use headcount::{AdapterInfo, Change, Delivery, Host, HostSettings, JournalSettin
 use headcount_adapter_jsonl::{
     DecoderLimits, JournalOptions, Sequencing, repair_journal, verify_journal,
 };
-use headcount_contract::*;
+use headcount_contract::{
+    AdapterSpec, ChildId, ChildState, EventKind, LifecycleEvent, Outcome, Signal, SourceId,
+    Urgency, WireLimits, parse_event,
+};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::json;
 use support::{ALL_KNOWN, Answer, Scripted, source};
@@ -189,11 +192,9 @@ fn run_and_kill(
         shown.entry(key).or_default().push(parsed.event);
         taken += 1;
         // Wait for the sleeper of this life, so that there is somebody to find again.
-        if taken == events.max(1) || (taken > events && sleepers.started_since_last_kill) {
-            if sleepers.started_since_last_kill {
-                victim.0.kill()?;
-                sleepers.started_since_last_kill = false;
-            }
+        if taken >= events && sleepers.started_since_last_kill {
+            victim.0.kill()?;
+            sleepers.started_since_last_kill = false;
         }
     }
     if taken < events {
@@ -244,7 +245,9 @@ fn check_journal(journal: &Path, shown: &Shown) -> Result<(), Failed> {
     let report = verify_journal(journal, limits, Sequencing::Journal)?;
     if !report.ok {
         assert_eq!(
-            report.blocked.map(|why| why.as_str()),
+            report
+                .blocked
+                .map(headcount_adapter_jsonl::BlockedReason::as_str),
             Some("truncated"),
             "{report:?}"
         );
@@ -316,14 +319,14 @@ fn check_reopened(journal: &Path, shown: &Shown, mut sleepers: Sleepers) -> Resu
                         .is_some_and(|by| by.cause.to_string().contains("readopted:"))
             })
         });
-        tokio::time::timeout(Duration::from_secs(60), all_seen).await?;
+        tokio::time::timeout(Duration::from_mins(1), all_seen).await?;
         let ids: Vec<_> = sleepers.pids.keys().cloned().collect();
         sleepers.kill();
         // And their ends are noticed: told by the system, or lost by the rules. So are the children
         // of which nobody can tell any more.
         let all_ended =
             host.wait_until(|view| view.children().all(|child| child.state().is_terminal()));
-        let view = tokio::time::timeout(Duration::from_secs(120), all_ended).await?;
+        let view = tokio::time::timeout(Duration::from_mins(2), all_ended).await?;
         for id in ids {
             let state = view.child(&of, &id).unwrap().state();
             assert!(

@@ -1,5 +1,6 @@
 //! The fleet file: which adapters a host runs, as TOML.
 
+mod blame;
 mod error;
 mod place;
 mod schema;
@@ -194,31 +195,32 @@ fn read_adapter(
     }
     let mut spec = AdapterSpec::new(Value::Object(config));
     spec.source = source;
-    match guarded("build", || (registration.build)(spec.clone())) {
-        Ok(Ok(_)) => Ok(FleetAdapter {
-            kind: kind_name,
-            spec,
-            only_sources,
-        }),
-        Ok(Err(error)) => {
-            let key = error
-                .context()
-                .iter()
-                .find(|(name, _)| *name == "key")
-                .map(|(_, key)| key.as_str());
-            let span = key
-                .and_then(|key| place::of_key(keys, key))
-                .unwrap_or_else(|| file.header(table.span()));
-            let mut said = error.message().to_owned();
-            for (name, value) in error.context().iter().filter(|(name, _)| *name != "key") {
-                // Writing to a string cannot fail.
-                let _ = write!(said, "; {name}: {value}");
-            }
-            if error.kind() != AdapterErrorKind::InvalidConfig {
-                said = format!("{}: {said}", error.kind().as_str());
-            }
-            Err(file.error(span, key, said))
+    let error = match guarded("build", || (registration.build)(spec.clone())) {
+        Ok(Ok(_)) => {
+            return Ok(FleetAdapter {
+                kind: kind_name,
+                spec,
+                only_sources,
+            });
         }
-        Err(panic) => Err(file.error(file.header(table.span()), None, panic)),
+        Ok(Err(error)) => error,
+        Err(panic) => return Err(file.error(file.header(table.span()), None, panic)),
+    };
+    let context = error.context().iter();
+    let key = context.clone().find(|(name, _)| *name == "key");
+    let key = match key {
+        Some((_, key)) => Some(key.clone()),
+        None => blame::key(registration, &spec, &error.to_string()),
+    };
+    let mut said = error.message().to_owned();
+    for (name, value) in context.filter(|(name, _)| *name != "key") {
+        // Writing to a string cannot fail.
+        let _ = write!(said, "; {name}: {value}");
     }
+    if error.kind() != AdapterErrorKind::InvalidConfig {
+        said = format!("{}: {said}", error.kind().as_str());
+    }
+    let span = key.as_deref().and_then(|key| place::of_key(keys, key));
+    let span = span.unwrap_or_else(|| file.header(table.span()));
+    Err(file.error(span, key.as_deref(), said))
 }

@@ -26,7 +26,7 @@ const RETRY_BLOCKED: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Writer {
     queue: Arc<Queue>,
-    settled: watch::Receiver<u64>,
+    progress: watch::Receiver<Progress>,
     patience: Duration,
 }
 
@@ -35,8 +35,18 @@ struct Queue {
     backlog: usize,
     state: Mutex<State>,
     work: Condvar,
-    /// How many events have been settled: appended or given up. Dropped when the thread ends.
-    settled: Mutex<Option<watch::Sender<u64>>>,
+    /// Never told while `state` is locked: whoever waits for it holds a lock of its own. Dropped when
+    /// the thread ends.
+    progress: Mutex<Option<watch::Sender<Progress>>>,
+}
+
+/// How far the thread has come.
+#[derive(Debug, Clone, Copy)]
+struct Progress {
+    /// How many events have been settled: appended or given up.
+    settled: u64,
+    /// Nothing is known to be wrong.
+    appending: bool,
 }
 
 #[derive(Debug)]
@@ -69,7 +79,10 @@ impl Writer {
         backlog: usize,
         blocked: Option<JournalFault>,
     ) -> std::io::Result<Self> {
-        let (sender, settled) = watch::channel(0);
+        let (sender, progress) = watch::channel(Progress {
+            settled: 0,
+            appending: blocked.is_none(),
+        });
         let state = State {
             waiting: VecDeque::new(),
             pushed: 0,
@@ -85,7 +98,7 @@ impl Writer {
             backlog,
             state: Mutex::new(state),
             work: Condvar::new(),
-            settled: Mutex::new(Some(sender)),
+            progress: Mutex::new(Some(sender)),
         });
         let thread = queue.clone();
         std::thread::Builder::new()
@@ -93,7 +106,7 @@ impl Writer {
             .spawn(move || thread.run(store))?;
         Ok(Self {
             queue,
-            settled,
+            progress,
             patience,
         })
     }
@@ -121,10 +134,9 @@ impl Writer {
         if self.queue.lock().status != JournalStatus::Appending {
             return;
         }
-        let queue = &self.queue;
-        let done = self.settled.wait_for(|settled| {
-            *settled >= position || queue.lock().status != JournalStatus::Appending
-        });
+        let done = self
+            .progress
+            .wait_for(|now| now.settled >= position || !now.appending);
         // An error says that the thread has ended: there is nothing to wait for.
         if tokio::time::timeout(self.patience, done).await.is_err() {
             let mut state = self.queue.lock();
@@ -140,7 +152,7 @@ impl Writer {
 
     /// Completes when something was settled or went wrong.
     pub(crate) async fn changed(&mut self) {
-        if self.settled.changed().await.is_err() {
+        if self.progress.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
@@ -164,7 +176,7 @@ impl Writer {
     pub(crate) async fn close(mut self, within: Duration) -> Report {
         self.queue.lock().closed = Some(Instant::now() + within);
         self.queue.work.notify_one();
-        let ended = async { while self.settled.changed().await.is_ok() {} };
+        let ended = async { while self.progress.changed().await.is_ok() {} };
         let _ = tokio::time::timeout(within, ended).await;
         self.report()
     }
@@ -205,7 +217,7 @@ impl Queue {
         state.waiting.clear();
         drop(state);
         // Whoever waits learns that nothing more is settled.
-        self.settled
+        self.progress
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
@@ -261,7 +273,7 @@ impl Queue {
             state.status = JournalStatus::Appending;
             state.message = None;
         }
-        self.tell(state.settled);
+        self.tell(state);
     }
 
     /// Drops the first events of the queue, which cannot be written.
@@ -272,7 +284,7 @@ impl Queue {
         state.settled += count as u64;
         state.lost += count as u64;
         state.message = Some(format!("an event could not be written: {fault}"));
-        self.tell(state.settled);
+        self.tell(state);
     }
 
     /// Appends each alone and drops the one that cannot be; whether to go on.
@@ -312,7 +324,8 @@ impl Queue {
         }
         state.status = status;
         state.message = Some(fault.message.clone());
-        self.tell(state.settled);
+        self.tell(state);
+        let mut state = self.lock();
         let pause = if status == JournalStatus::Blocked {
             RETRY_BLOCKED
         } else {
@@ -336,10 +349,16 @@ impl Queue {
         }
     }
 
-    fn tell(&self, settled: u64) {
-        let sender = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sender) = &*sender {
-            sender.send_replace(settled);
+    /// Tells how far the thread has come; lets go of the state first.
+    fn tell(&self, state: MutexGuard<'_, State>) {
+        let progress = Progress {
+            settled: state.settled,
+            appending: state.status == JournalStatus::Appending,
+        };
+        drop(state);
+        let sender = self.progress.lock();
+        if let Some(sender) = &*sender.unwrap_or_else(PoisonError::into_inner) {
+            sender.send_replace(progress);
         }
     }
 }

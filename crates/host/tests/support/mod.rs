@@ -1,5 +1,10 @@
 //! What the host's tests have in common: a scripted adapter, a clock that follows tokio's, events.
-#![allow(dead_code, clippy::unwrap_used, clippy::expect_used)] // each test file uses a part of it
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::wildcard_imports
+)] // each test file uses a part of it
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
