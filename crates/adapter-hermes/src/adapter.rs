@@ -39,8 +39,8 @@ const CAPACITY: usize = 4096;
 ///   remember. A gateway that was started and has ended takes its children with it: who left no
 ///   trace of an end is `lost`.
 /// - A lost connection is made again, and what was missed is replayed where the gateway can.
-/// - Capabilities in events are those that the gateway has proven by its answers; the adapter's own
-///   are those that it asks for.
+/// - Capabilities in events are those that the gateway has proven by its answers for that child; the
+///   adapter's own, which never change, are those that it can come to prove.
 pub struct HermesAdapter {
     shared: Arc<Shared>,
     transport: Mutex<Option<Transport>>,
@@ -99,6 +99,12 @@ impl HermesAdapter {
 
     /// What [`REGISTRATION`](crate::REGISTRATION) builds.
     pub(crate) fn build(spec: AdapterSpec) -> Result<Arc<dyn ChildLifecycleAdapter>, AdapterError> {
+        if !spec.config.is_object() {
+            return Err(AdapterError::new(
+                AdapterErrorKind::InvalidConfig,
+                "a configuration is an object of keys and values",
+            ));
+        }
         let config: HermesConfig = serde_json::from_value(spec.config).map_err(|error| {
             AdapterError::new(
                 AdapterErrorKind::InvalidConfig,
@@ -219,6 +225,7 @@ impl ChildLifecycleAdapter for HermesAdapter {
             }
         };
         Capabilities {
+            history: Capability::Known,
             heartbeat: known(self.shared.config.polls_every().is_some()),
             snapshot: Capability::Known,
             cancel: known(self.shared.config.cancel),

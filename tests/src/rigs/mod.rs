@@ -1,6 +1,7 @@
 //! Rigs of the conformance kit, one for each adapter.
 
 pub mod external;
+pub mod hermes;
 pub mod jsonl;
 pub mod process;
 pub mod stub;

@@ -211,6 +211,12 @@ impl Gateway {
         state.tell(id, "subagent.tool", &more);
     }
 
+    /// A child says how far it is.
+    pub fn progress(&self, id: &str, text: &str) {
+        self.lock()
+            .tell(id, "subagent.progress", &json!({"text": text}));
+    }
+
     /// A child says what it thinks.
     pub fn thinking(&self, id: &str, text: &str) {
         self.lock()

@@ -1,6 +1,8 @@
 //! The scripted gateway on a WebSocket of this host.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::{SinkExt, StreamExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -16,6 +18,7 @@ use super::{Gateway, Output};
 pub struct Served {
     address: SocketAddr,
     gateway: Gateway,
+    open: Arc<AtomicBool>,
     serving: JoinHandle<()>,
 }
 
@@ -26,26 +29,20 @@ impl Gateway {
     ///
     /// If no port can be had.
     pub async fn serve(&self, token: &str) -> std::io::Result<Served> {
-        self.serve_at("127.0.0.1:0", token).await
-    }
-
-    /// Serves at this address whoever bears the token.
-    ///
-    /// # Errors
-    ///
-    /// If the address cannot be had.
-    pub async fn serve_at(&self, address: &str, token: &str) -> std::io::Result<Served> {
-        let listener = TcpListener::bind(address).await?;
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        let (gateway, token) = (self.clone(), token.to_owned());
+        let open = Arc::new(AtomicBool::new(true));
+        let (gateway, token, opened) = (self.clone(), token.to_owned(), open.clone());
         let serving = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(client(gateway.clone(), stream, token.clone()));
+                let client = client(gateway.clone(), stream, token.clone(), opened.clone());
+                tokio::spawn(client);
             }
         });
         Ok(Served {
             address,
             gateway: self.clone(),
+            open,
             serving,
         })
     }
@@ -57,9 +54,15 @@ impl Served {
         format!("ws://{}/api/ws", self.address)
     }
 
-    /// The host and port.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    /// Cuts all connections, and lets nobody in until [`Self::reopen`].
+    pub fn shut(&self) {
+        self.open.store(false, Ordering::SeqCst);
+        self.gateway.hang_up();
+    }
+
+    /// Lets clients in again.
+    pub fn reopen(&self) {
+        self.open.store(true, Ordering::SeqCst);
     }
 }
 
@@ -70,7 +73,10 @@ impl Drop for Served {
     }
 }
 
-async fn client(gateway: Gateway, stream: TcpStream, token: String) {
+async fn client(gateway: Gateway, stream: TcpStream, token: String, open: Arc<AtomicBool>) {
+    if !open.load(Ordering::SeqCst) {
+        return;
+    }
     let wanted = format!("token={token}");
     // The library wants the answer whole, in an error too.
     #[allow(clippy::result_large_err)]
@@ -88,6 +94,10 @@ async fn client(gateway: Gateway, stream: TcpStream, token: String) {
     };
     let greeting = gateway.greeting();
     let (answers, mut outputs) = gateway.client();
+    // Shut meanwhile: this client was not there yet to be cut.
+    if !open.load(Ordering::SeqCst) {
+        return;
+    }
     if socket.send(Message::text(greeting)).await.is_err() {
         return;
     }
