@@ -101,33 +101,27 @@ async fn greet(shared: &Arc<Shared>, requester: &Requester, ready: Ready) {
         None => Capability::Unknown,
     };
     shared.with(|translator| translator.polling(polling));
-    match ready {
-        Ready::First => resume(shared, requester, wanted(shared), false).await,
-        Ready::SameLife => {
-            let ours = shared.with(|translator| translator.stored_sessions());
-            resume(shared, requester, ours, true).await;
-        }
-        Ready::Unproven => {
-            let ours = shared.with(|translator| translator.stored_sessions());
-            resume(shared, requester, ours, false).await;
-        }
-        Ready::NewLife => {
-            let unfinished = shared.with(|translator| translator.unfinished());
-            reconcile::transcripts(shared, &unfinished).await;
-            shared.with(|translator| {
-                translator.gateway_gone("gateway_restarted", &Map::new(), now());
-            });
-            resume(shared, requester, wanted(shared), false).await;
-        }
+    if ready == Ready::NewLife {
+        let unfinished = shared.with(|translator| translator.unfinished());
+        reconcile::transcripts(shared, &unfinished).await;
+        shared.with(|translator| {
+            translator.gateway_gone("gateway_restarted", &Map::new(), now());
+        });
     }
+    let sessions = to_resume(shared);
+    resume(shared, requester, sessions, ready == Ready::SameLife).await;
 }
 
-/// The sessions to resume, by configuration.
-fn wanted(shared: &Shared) -> Vec<(String, String)> {
-    let resume = shared.config.resume.iter();
-    resume
-        .map(|stored| (stored.clone(), String::new()))
-        .collect()
+/// The sessions that were resumed or created over this adapter's connections, and those that the
+/// configuration names: by their stored ids, with the live ones that they had.
+fn to_resume(shared: &Shared) -> Vec<(String, String)> {
+    let mut sessions = shared.with(|translator| translator.stored_sessions());
+    for stored in &shared.config.resume {
+        if sessions.iter().all(|(known, _)| known != stored) {
+            sessions.push((stored.clone(), String::new()));
+        }
+    }
+    sessions
 }
 
 /// Resumes sessions, by their stored ids and the live ones that they had, and makes good what was

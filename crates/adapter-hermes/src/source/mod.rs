@@ -27,8 +27,10 @@ use crate::transport::{End, Link, stdio, websocket};
 
 /// The first wait before connecting again; it doubles up to the configured longest.
 const RECONNECT_MIN: Duration = Duration::from_millis(250);
-/// How long a request waits for a connection to come up.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a request waits for a connection to come up; whoever asks may ask again.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
+/// The same where the gateway is known to be out of reach.
+const LOST_PATIENCE: Duration = Duration::from_millis(500);
 
 /// How long a started gateway may live on after its output has ended.
 const MUTE_PATIENCE: Duration = Duration::from_secs(2);
@@ -146,7 +148,10 @@ impl Shared {
                 states.changed().await.ok()?;
             }
         };
-        let patience = CONNECT_PATIENCE.min(self.config.request_timeout.saturating_mul(3));
+        let patience = match self.health.get().status {
+            HealthStatus::Down => LOST_PATIENCE,
+            _ => CONNECT_PATIENCE.min(self.config.request_timeout),
+        };
         let error = |message: &'static str| {
             AdapterError::new(AdapterErrorKind::Unavailable, message).retryable()
         };
@@ -307,6 +312,7 @@ async fn session(
             () = stopped(stop) => stopping = true,
         }
     }
+    shared.with(|translator| translator.release(now()));
     let spoke = matches!(*shared.link.borrow(), LinkState::Up(_));
     shared.link.send_replace(LinkState::Connecting);
     if let Some(process) = &process {

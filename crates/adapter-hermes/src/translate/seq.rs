@@ -7,46 +7,51 @@ const AHEAD: usize = 4096;
 
 /// The events of one session that have been seen: everything below a number, and some beyond.
 ///
-/// Threads of the gateway may write two events in the other order than they were counted, so a
-/// high-water mark alone would take the later one for a repetition.
-#[derive(Debug, Default)]
+/// A gateway counts from 1. Threads of it may write two events in the other order than they were
+/// counted, and what was missed comes late, in a replay: so a high-water mark alone would take for
+/// a repetition what is news.
+#[derive(Debug)]
 pub(super) struct SeenEvents {
-    /// Everything below has been seen, or lies before we looked.
-    next: Option<u64>,
+    /// Everything below has been seen.
+    next: u64,
     ahead: BTreeSet<u64>,
+}
+
+impl Default for SeenEvents {
+    fn default() -> Self {
+        Self {
+            next: 1,
+            ahead: BTreeSet::new(),
+        }
+    }
 }
 
 impl SeenEvents {
     /// Notes a number; whether it is new.
     pub(super) fn note(&mut self, seq: u64) -> bool {
-        let next = *self.next.get_or_insert(seq);
-        if seq < next || !self.ahead.insert(seq) {
+        if seq < self.next || !self.ahead.insert(seq) {
             return false;
         }
-        self.advance(next);
+        self.advance();
         if self.ahead.len() > AHEAD
             && let Some(oldest) = self.ahead.pop_first()
         {
-            self.advance(oldest.saturating_add(1));
+            // What lies before it is given up on.
+            self.next = oldest.saturating_add(1);
+            self.advance();
         }
         true
     }
 
-    /// A replay from the session's first event is expected, which a gateway numbers 1.
-    pub(super) fn expect_all(&mut self) {
-        self.next.get_or_insert(1);
-    }
-
     /// The number after which a replay must begin so that nothing is missed.
     pub(super) fn last_seen(&self) -> u64 {
-        self.next.map_or(0, |next| next.saturating_sub(1))
+        self.next - 1
     }
 
-    fn advance(&mut self, mut next: u64) {
-        while next < u64::MAX && self.ahead.remove(&next) {
-            next += 1;
+    fn advance(&mut self) {
+        while self.next < u64::MAX && self.ahead.remove(&self.next) {
+            self.next += 1;
         }
-        self.next = Some(next);
     }
 }
 
@@ -57,17 +62,21 @@ mod tests {
     #[test]
     fn repetitions_are_known_and_late_ones_are_new() {
         let mut seen = SeenEvents::default();
-        let new = [8, 10, 9, 9, 10, 30, 8, 29].map(|seq| seen.note(seq));
+        let new = [1, 3, 2, 2, 3, 30, 1, 29].map(|seq| seen.note(seq));
         assert_eq!(new, [true, true, true, false, false, true, false, true]);
-        assert_eq!(seen.last_seen(), 10);
+        assert_eq!(seen.last_seen(), 3);
     }
 
     #[test]
-    fn a_replay_from_the_start_is_new_even_after_a_later_event() {
+    fn what_was_before_the_first_that_was_seen_is_new() {
         let mut seen = SeenEvents::default();
-        seen.expect_all();
-        assert_eq!([7, 1, 2].map(|seq| seen.note(seq)), [true; 3]);
-        assert_eq!(seen.last_seen(), 2);
+        assert!(seen.note(7));
+        assert_eq!(seen.last_seen(), 0);
+        assert_eq!(
+            [1, 2, 3, 7].map(|seq| seen.note(seq)),
+            [true, true, true, false]
+        );
+        assert_eq!(seen.last_seen(), 3);
     }
 
     #[test]

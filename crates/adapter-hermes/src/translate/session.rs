@@ -100,7 +100,6 @@ impl Translator {
     pub(crate) fn hold(&mut self, session: &str) {
         if let Some(session) = self.session(session) {
             session.held.get_or_insert_default();
-            session.seen.expect_all();
         }
     }
 
@@ -127,6 +126,18 @@ impl Translator {
         }
         for event in held.events {
             self.event(event, at);
+        }
+    }
+
+    /// The connection has ended before the replay: what waited for it is told now.
+    pub(crate) fn release(&mut self, at: Timestamp) {
+        let sessions = self.sessions.iter();
+        let held: Vec<_> = sessions
+            .filter(|(_, session)| session.held.is_some())
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in held {
+            self.replayed(&id, None, at);
         }
     }
 
