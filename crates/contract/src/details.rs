@@ -91,27 +91,46 @@ impl Details {
 /// assert!(!is_secret_key("pid"));
 /// ```
 pub fn is_secret_key(key: &str) -> bool {
-    const MARKS: [&str; 9] = [
-        "secret",
-        "token",
-        "password",
-        "passwd",
-        "authorization",
-        "cookie",
-        "apikey",
-        "credential",
-        "privatekey",
-    ];
     // The shortest mark has five letters: most keys are ruled out without folding them.
     if key.len() < 5 {
         return false;
     }
+    // A key of a stream is seen with every line: the usual one is folded in place.
+    let mut folded = [0_u8; 64];
+    if key.len() <= folded.len() && key.is_ascii() {
+        let mut length = 0;
+        for byte in key.bytes().filter(|b| !is_separator(char::from(*b))) {
+            folded[length] = byte.to_ascii_lowercase();
+            length += 1;
+        }
+        return has_mark(&folded[..length]);
+    }
     let folded: String = key
         .chars()
-        .filter(|c| !matches!(c, '_' | '-' | '.' | ' '))
+        .filter(|c| !is_separator(*c))
         .flat_map(char::to_lowercase)
         .collect();
-    MARKS.iter().any(|mark| folded.contains(mark))
+    has_mark(folded.as_bytes())
+}
+
+fn is_separator(c: char) -> bool {
+    matches!(c, '_' | '-' | '.' | ' ')
+}
+
+/// Whether a folded key holds one of the words that mark a secret.
+fn has_mark(folded: &[u8]) -> bool {
+    (0..folded.len()).any(|at| {
+        let rest = &folded[at..];
+        let marks: &[&[u8]] = match rest[0] {
+            b's' => &[b"secret"],
+            b't' => &[b"token"],
+            b'p' => &[b"password", b"passwd", b"privatekey"],
+            b'a' => &[b"authorization", b"apikey"],
+            b'c' => &[b"cookie", b"credential"],
+            _ => &[],
+        };
+        marks.iter().any(|mark| rest.starts_with(mark))
+    })
 }
 
 /// Whether a secret-looking key holds a mere count, as `input_tokens: 512` does.
@@ -181,6 +200,37 @@ mod tests {
             "tokens": "abc",
         });
         insta::assert_snapshot!(details(&given).as_json(), @r#"{"env":[{"GITHUB_TOKEN":"[redacted]","PATH":"/bin"}],"Authorization":"[redacted]","password":"[redacted]","input_tokens":512,"tokens":"[redacted]"}"#);
+    }
+
+    #[test]
+    fn every_mark_is_found_in_every_writing() {
+        let marks = [
+            "secret",
+            "token",
+            "password",
+            "passwd",
+            "authorization",
+            "cookie",
+            "apikey",
+            "credential",
+            "privatekey",
+        ];
+        for mark in marks {
+            let (first, rest) = mark.split_at(2);
+            for key in [
+                mark.to_owned(),
+                mark.to_uppercase(),
+                format!("x-{first}_{rest}.y"),
+                format!("{}{mark}", "long".repeat(40)),
+                format!("\u{e9}{first}-{rest}"),
+            ] {
+                assert!(is_secret_key(&key), "{key}");
+            }
+            assert!(
+                !is_secret_key(&mark[1..]) && !is_secret_key(&mark[..mark.len() - 1]),
+                "{mark}"
+            );
+        }
     }
 
     #[test]

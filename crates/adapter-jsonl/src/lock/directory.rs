@@ -19,9 +19,6 @@ const OWNER_FILE: &str = "owner.json";
 const OWNED: &str = "o.";
 /// Larger than any owner file; a larger one is not read.
 const MAX_OWNER_FILE: u64 = 16 * 1024;
-/// Our directories carry the sticky bit, which no umask gives to a peer's: one that is empty was
-/// left in the last step of a release and may be removed by anybody.
-const STICKY: u32 = 0o1000;
 
 /// The lock directory of one journal.
 #[derive(Debug)]
@@ -46,8 +43,6 @@ pub(super) struct PlainOwner {
 pub(super) enum Contents {
     /// Nothing: it is free.
     Absent,
-    /// One of ours, nearly released.
-    EmptyOfOurs,
     /// One of ours, held by this token's owner.
     Owned(Token),
     /// A peer's, or one of ours half released: only `owner.json`.
@@ -83,7 +78,7 @@ impl Directory {
         let name = token.to_string();
         let path = suffixed(&self.path, &format!(".{name}"));
         let doing = "cannot prepare the lock directory";
-        rustix::fs::mkdir(&path, Mode::from_raw_mode(0o777 | STICKY))
+        rustix::fs::mkdir(&path, Mode::from_raw_mode(0o777))
             .map_err(|error| LockError::io(doing, &path)(error.into()))?;
         let prepared = Prepared {
             lock: self.path.clone(),
@@ -143,11 +138,7 @@ impl Directory {
         }
         let about = fs::metadata(&self.path)?;
         if !plain {
-            return Ok(if about.mode() & STICKY == 0 {
-                ownerless(&about)
-            } else {
-                Contents::EmptyOfOurs
-            });
+            return Ok(ownerless(&about));
         }
         let file = self.path.join(OWNER_FILE);
         let about = fs::symlink_metadata(&file)?;
@@ -158,21 +149,20 @@ impl Directory {
         Ok(serde_json::from_slice(&text).map_or_else(|_| ownerless(&about), Contents::Plain))
     }
 
-    /// Removes the directory if it is empty; if it is not, or is gone, that is as well.
-    pub(super) fn remove_empty(&self) -> Result<(), LockError> {
-        match fs::remove_dir(&self.path) {
-            Err(error)
-                if !matches!(
-                    error.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty
-                ) =>
-            {
-                Err(LockError::io("cannot remove the empty lock", &self.path)(
-                    error,
-                ))
-            }
-            _ => Ok(()),
+    /// The directory that is there now, whatever is put in its place later.
+    pub(super) fn open(&self) -> Result<Option<File>, LockError> {
+        match File::open(&self.path) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(LockError::io("cannot open the lock", &self.path)(error)),
         }
+    }
+
+    /// Whether it is this one that is still there.
+    pub(super) fn is_still(&self, directory: &File) -> bool {
+        let identity = |about: fs::Metadata| (about.dev(), about.ino());
+        let there = fs::symlink_metadata(&self.path).map(identity).ok();
+        there.is_some() && there == directory.metadata().map(identity).ok()
     }
 
     /// Excludes others of ours that take over a lock which names its owner in no file name. The
@@ -272,13 +262,15 @@ impl Prepared {
         }
     }
 
-    /// Becomes the owner of a directory that names none in a file name, if it is still there.
-    pub(super) fn move_in(&self) -> Result<bool, LockError> {
-        match fs::rename(self.path.join(&self.owned), self.lock.join(&self.owned)) {
+    /// Becomes the owner of this directory, which names none in a file name, if it is still there:
+    /// into one that was removed nothing can be moved.
+    pub(super) fn move_in(&self, directory: &File) -> Result<bool, LockError> {
+        let from = self.path.join(&self.owned);
+        match rustix::fs::renameat(rustix::fs::CWD, &from, directory, &self.owned) {
             Ok(()) => self.tell_peers().map(|()| true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(Errno::NOENT) => Ok(false),
             Err(error) => Err(LockError::io("cannot take over the lock", &self.lock)(
-                error,
+                error.into(),
             )),
         }
     }
@@ -297,6 +289,7 @@ impl Prepared {
         Owned {
             lock: self.lock.clone(),
             file: self.lock.join(&self.owned),
+            aside: self.path.clone(),
         }
     }
 }
@@ -316,6 +309,8 @@ impl Drop for Prepared {
 pub(super) struct Owned {
     lock: PathBuf,
     file: PathBuf,
+    /// Where the directory goes when it is released.
+    aside: PathBuf,
 }
 
 impl Owned {
@@ -333,10 +328,20 @@ impl Owned {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(self.stolen()),
             Err(error) => return Err(LockError::io("cannot release the lock", &self.file)(error)),
         }
-        // From here on the directory is nobody's; only its remains are cleared away, and whoever
-        // comes next clears away what stays.
-        let _ = fs::remove_file(self.lock.join(OWNER_FILE));
-        let _ = fs::remove_dir(&self.lock);
+        // Nobody takes it over from here on either, since `owner.json` names a process that lives.
+        // It is moved away as a whole: to remove it where it stands could hit the directory that a
+        // peer has made in its place.
+        match rename(&self.lock, &self.aside, RenameFlags::NOREPLACE) {
+            Ok(()) => (),
+            Err(Errno::NOENT) => return Err(self.stolen()),
+            Err(error) => {
+                return Err(LockError::io("cannot release the lock", &self.lock)(
+                    error.into(),
+                ));
+            }
+        }
+        let _ = fs::remove_file(self.aside.join(OWNER_FILE));
+        let _ = fs::remove_dir(&self.aside);
         Ok(())
     }
 

@@ -7,7 +7,10 @@
 //! - **Reclaim** from a dead owner: `rename(lock/o.OLD, lock/o.ME)`. It succeeds for one process
 //!   and only while OLD still owns the lock: a compare-and-swap.
 //! - **Release**: unlink `o.ME` (if it is gone, the lock was stolen, and nothing else is touched),
-//!   then `owner.json`, then the directory.
+//!   then rename the directory out of its place, and remove it there.
+//! - **Reclaim from a peer**, or after a crash between the two steps of a release: only `owner.json`
+//!   names the owner, so ours take turns by a kernel lock on the folder, and move `o.ME` into the
+//!   very directory that was looked at.
 //!
 //! `tests/lock_model.rs` searches every interleaving of these steps, with crashes.
 
@@ -197,8 +200,6 @@ impl Lock {
         let watched = self.watch(contents);
         match contents {
             Contents::Absent => Ok(Step::Changed),
-            // The last step of a release, by us or for whoever crashed before it.
-            Contents::EmptyOfOurs => self.directory.remove_empty().map(|()| Step::Changed),
             Contents::Owned(token) => {
                 let liveness = judge(token, Here::get(), probe);
                 if self.may_reclaim(&liveness, token.age().max(watched)) {
@@ -257,10 +258,13 @@ impl Lock {
         let Some(_alone) = self.directory.guard_reclaim()? else {
             return Ok(Step::Held("another process is taking it over".to_owned()));
         };
-        if self.directory.look()? != *contents {
+        let Some(directory) = self.directory.open()? else {
+            return Ok(Step::Changed);
+        };
+        if self.directory.look()? != *contents || !self.directory.is_still(&directory) {
             return Ok(Step::Changed);
         }
-        prepared.move_in().map(Step::taken_if)
+        prepared.move_in(&directory).map(Step::taken_if)
     }
 
     fn may_reclaim(&self, liveness: &Liveness, age: Duration) -> bool {

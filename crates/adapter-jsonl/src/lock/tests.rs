@@ -1,5 +1,4 @@
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -38,7 +37,6 @@ impl Place {
     /// A lock directory as one of ours would have left it.
     fn ours(&self, token: &Token) {
         fs::create_dir(self.dir()).unwrap();
-        fs::set_permissions(self.dir(), fs::Permissions::from_mode(0o1755)).unwrap();
         fs::write(self.dir().join(format!("o.{token}")), "").unwrap();
         self.owner_json(&format!(
             r#"{{"pid":{},"token":"{token}","createdAt":{}}}"#,
@@ -294,14 +292,6 @@ fn one_of_ours_that_crashed_in_its_release_is_judged_by_its_whole_token() {
 }
 
 #[test]
-fn an_empty_directory_of_ours_is_removed_at_once() {
-    let place = Place::new();
-    place.plain(None);
-    fs::set_permissions(place.dir(), fs::Permissions::from_mode(0o1755)).unwrap();
-    place.lock(LATER).acquire().unwrap();
-}
-
-#[test]
 fn a_directory_without_an_owner_wedges_for_a_time_only() {
     let owners = [
         None,
@@ -366,13 +356,6 @@ fn orphans_of_the_dead_are_removed_and_those_of_the_living_stay() {
     let mut expected = [format!("j.lock.{living}"), format!("j.lock.{foreign}")];
     expected.sort();
     assert_eq!(place.names(), expected);
-}
-
-#[test]
-fn our_directories_carry_the_mark_that_no_peers_does() {
-    let place = Place::new();
-    let _guard = place.lock(NOW).acquire().unwrap();
-    assert_ne!(fs::metadata(place.dir()).unwrap().mode() & 0o1000, 0);
 }
 
 #[test]

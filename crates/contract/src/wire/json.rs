@@ -355,15 +355,25 @@ impl<'a> Scanner<'a, '_> {
     }
 }
 
-/// The keys of one object. Few are compared one by one; many go to a set, so that a hostile line
-/// costs linear time.
-#[derive(Default)]
+/// The keys of one object. Few are compared one by one, without an allocation; many go to a set,
+/// so that a hostile line costs linear time.
 struct Keys<'a> {
-    few: Vec<Cow<'a, str>>,
+    few: [Cow<'a, str>; FEW],
+    count: usize,
     many: Option<HashSet<Cow<'a, str>>>,
 }
 
-const FEW: usize = 24;
+const FEW: usize = 16;
+
+impl Default for Keys<'_> {
+    fn default() -> Self {
+        Self {
+            few: [const { Cow::Borrowed("") }; FEW],
+            count: 0,
+            many: None,
+        }
+    }
+}
 
 impl<'a> Keys<'a> {
     /// Whether the key is new.
@@ -371,12 +381,16 @@ impl<'a> Keys<'a> {
         if let Some(many) = &mut self.many {
             return many.insert(key);
         }
-        if self.few.contains(&key) {
+        if self.few[..self.count].contains(&key) {
             return false;
         }
-        self.few.push(key);
-        if self.few.len() > FEW {
-            self.many = Some(self.few.drain(..).collect());
+        if self.count < FEW {
+            self.few[self.count] = key;
+            self.count += 1;
+        } else {
+            let mut many: HashSet<_> = std::mem::take(&mut self.few).into_iter().collect();
+            many.insert(key);
+            self.many = Some(many);
         }
         true
     }
