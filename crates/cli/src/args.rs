@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use headcount::duration;
 use headcount_contract::{ChildState, EventKind};
 
 use crate::value::{self, HttpTarget};
@@ -111,7 +112,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "PORT[/PATH]", value_parser = value::http_target)]
     pub(crate) ready_http: Option<HttpTarget>,
     /// How long it may take to become ready
-    #[arg(long, value_name = "TIME", value_parser = value::duration, requires = "ready_http")]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, requires = "ready_http")]
     pub(crate) ready_timeout: Option<Duration>,
     /// What to do with a child that did not become ready
     #[arg(long, value_enum, value_name = "WHAT", requires = "ready_http")]
@@ -120,7 +121,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "SIGNAL")]
     pub(crate) stop_signal: Option<String>,
     /// How long a child that was asked to stop may take before it is killed
-    #[arg(long, value_name = "TIME", value_parser = value::duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) grace: Option<Duration>,
     /// When to start the next attempt
     #[arg(long, value_enum, value_name = "WHEN")]
@@ -263,7 +264,7 @@ pub(crate) struct Wait {
     #[arg(long, required = true, value_name = "S[,S…]", value_delimiter = ',')]
     pub(crate) state: Vec<ChildState>,
     /// How long at most
-    #[arg(long, value_name = "TIME", value_parser = value::duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) timeout: Option<Duration>,
 }
 

@@ -1,16 +1,23 @@
 //! Headcount's own log, to standard error, off unless asked for.
 
+use std::io::IsTerminal;
+
 use tracing_subscriber::EnvFilter;
 
+use crate::args::Common;
 use crate::exit::Failure;
+use crate::output::Form;
 
 /// The environment variable that sets the level where `--log` does not.
 const VARIABLE: &str = "HEADCOUNT_LOG";
 
-/// Begins to log at `level`, or as the environment says.
-pub(crate) fn init(level: Option<&str>) -> Result<(), Failure> {
-    let from_environment = std::env::var(VARIABLE).ok();
-    let Some(directives) = level.map(str::to_owned).or(from_environment) else {
+/// Begins to log as `--log` says, or else as the environment says.
+pub(crate) fn init(common: &Common) -> Result<(), Failure> {
+    let asked = common.log.clone();
+    // A variable that is set for good must not write over the table.
+    let over_table = Form::of(common.output) == Form::Tui && std::io::stderr().is_terminal();
+    let from_environment = || std::env::var(VARIABLE).ok().filter(|_| !over_table);
+    let Some(directives) = asked.or_else(from_environment) else {
         return Ok(());
     };
     let filter = EnvFilter::builder().parse(&directives).map_err(|error| {

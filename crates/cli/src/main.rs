@@ -21,7 +21,7 @@ use crate::exit::Exit;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let exit = match logging::init(args.common.log.as_deref()) {
+    let exit = match logging::init(&args.common) {
         Ok(()) => commands::run(args),
         Err(error) => Err(error),
     };

@@ -1,28 +1,6 @@
-//! Values of options: durations, `K=V`, `PORT[/PATH]`.
+//! Values of options: `K=V`, `PORT[/PATH]`; and durations and sizes for a person.
 
 use std::time::Duration;
-
-/// Reads `250ms`, `5s`, `2m`, `1h`; a fraction is allowed, as `1.5s`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    const EXPECTED: &str = "a duration is a number with ms, s, m or h, as 250ms, 5s or 2m";
-    let unit_at = text
-        .find(|c: char| c.is_ascii_alphabetic())
-        .ok_or(EXPECTED)?;
-    let (number, unit) = text.split_at(unit_at);
-    let seconds_each = match unit {
-        "ms" => 0.001,
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(EXPECTED.into()),
-    };
-    let plain = number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    let number: f64 = plain
-        .then(|| number.parse().ok())
-        .flatten()
-        .ok_or(EXPECTED)?;
-    Duration::try_from_secs_f64(number * seconds_each).map_err(|_| EXPECTED.into())
-}
 
 /// Writes a duration for a person: `340ms`, `4.2s`, `3m 05s`, `2h 10m`, `3d 4h`.
 pub(crate) fn human(duration: Duration) -> String {
@@ -96,34 +74,6 @@ pub(crate) fn http_target(text: &str) -> Result<HttpTarget, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_are_read() {
-        for (text, millis) in [
-            ("250ms", 250),
-            ("5s", 5_000),
-            ("2m", 120_000),
-            ("1.5s", 1_500),
-            ("1h", 3_600_000),
-            ("0s", 0),
-        ] {
-            assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
-        }
-        for text in [
-            "",
-            "5",
-            "s",
-            "5 s",
-            "-1s",
-            "5x",
-            "1e3s",
-            "5sec",
-            "infs",
-            "99999999999999999999h",
-        ] {
-            assert!(duration(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn durations_are_written_for_a_person() {

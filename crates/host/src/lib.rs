@@ -34,6 +34,7 @@ pub use fleet::{Fleet, FleetAdapter, FleetError};
 pub use headcount_adapter_hermes as hermes;
 #[cfg(feature = "jsonl")]
 pub use headcount_adapter_jsonl as jsonl;
+pub use headcount_adapter_kit::duration;
 pub use headcount_contract as contract;
 pub use headcount_projector as projector;
 pub use headcount_registry::{Registry, RegistryError};

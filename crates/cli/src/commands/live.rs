@@ -1,5 +1,6 @@
 //! What `run`, `watch`, `tail`, `adopt` and `hermes` share: a host, shown until it ends.
 
+use std::io::IsTerminal;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
@@ -55,6 +56,10 @@ async fn session(
         None => builder,
     };
     let form = Form::of(common.output);
+    if form == Form::Tui && common.log.is_some() && std::io::stderr().is_terminal() {
+        return Err(Failure::usage("the log would be written over the table")
+            .help("2>FILE keeps it in a file; --output plain shows lines instead of a table"));
+    }
     let mut interrupts = Interrupts::new()?;
     let host = Arc::new(builder.build().map_err(|error| host_failure(&error))?);
     // Subscribed to before the start, so that nothing of it is missed.

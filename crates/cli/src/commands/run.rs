@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use headcount::projector::Record;
-use headcount::{ChildView, Host, View};
+use headcount::{ChildView, Host, View, duration};
 use headcount_contract::{AdapterSpec, ChildState, Lineage, Outcome};
 use serde_json::{Map, Value, json};
 
@@ -51,28 +51,29 @@ fn config(run: &Run) -> Result<Map<String, Value>, Failure> {
         set("stop_signal", json!(signal));
     }
     if let Some(grace) = run.grace {
-        set("grace", json!(format!("{}ms", grace.as_millis())));
+        set("grace", json!(duration::write(grace)));
     }
     if let Some(target) = &run.ready_http {
-        let mut readiness = json!({ "type": "http", "port": target.port, "path": target.path });
+        let check = json!({ "http": { "port": target.port, "path": target.path } });
+        let mut ready = json!({ "check": check });
         if let Some(timeout) = run.ready_timeout {
-            readiness["timeout"] = json!(format!("{}ms", timeout.as_millis()));
+            ready["timeout"] = json!(duration::write(timeout));
         }
         if let Some(what) = run.on_ready_timeout {
-            readiness["on_timeout"] = json!(match what {
+            ready["on_timeout"] = json!(match what {
                 OnReadyTimeout::Fail => "fail",
                 OnReadyTimeout::Keep => "keep_starting",
             });
         }
-        set("readiness", readiness);
+        set("ready", ready);
     }
     if let Some(when) = run.restart {
-        let policy = match when {
+        let when = match when {
             Restart::Never => "never",
             Restart::OnFailure => "on_failure",
             Restart::Always => "always",
         };
-        set("restart", json!({ "policy": policy }));
+        set("restart", json!({ "when": when }));
     }
     if let Some(descriptor) = run.lifecycle_fd {
         set("lifecycle_fd", json!(descriptor));

@@ -11,7 +11,7 @@ use crate::text::{fit, plain, visible};
 use crate::value;
 
 /// How wide the column of names is.
-const NAME: usize = 16;
+const NAME: usize = 18;
 
 /// Writes lines with the time since the first of them.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl Plain {
         Some(if facts.is_empty() {
             line
         } else {
-            format!("{line:<45}  {}", facts.join(", "))
+            format!("{line:<47}  {}", facts.join(", "))
         })
     }
 
