@@ -12,7 +12,7 @@ struct Soak {
 }
 
 /// All soaks. Whoever writes one adds a row.
-const SOAKS: [Soak; 2] = [
+const SOAKS: [Soak; 3] = [
     Soak {
         name: "projector",
         shows: "a million seeded histories with faults, each compared with the truth",
@@ -39,6 +39,20 @@ const SOAKS: [Soak; 2] = [
             "--example",
             "soak",
             "--",
+        ],
+    },
+    Soak {
+        name: "journal-kills",
+        shows: "8 writers of one journal, 800 of them killed, mostly inside the lock: nothing lost",
+        cargo: &[
+            "test",
+            "--locked",
+            "--package",
+            "headcount-adapter-jsonl",
+            "--test",
+            "shared_journal",
+            "--",
+            "soak",
         ],
     },
 ];
