@@ -46,6 +46,7 @@ pub(crate) enum Cause {
     /// It exited with this code.
     Code(i32),
     /// A signal ended it.
+    #[cfg_attr(any(not(unix), headcount_portable), allow(dead_code))] // there are none there
     Signal { number: i32, core_dumped: bool },
     /// It is gone and the system did not tell us how.
     Unknown,

@@ -89,6 +89,7 @@ pub(crate) struct SpawnPlan<'a> {
     pub(crate) env: &'a BTreeMap<OsString, OsString>,
     pub(crate) output: Output,
     pub(crate) lifecycle_fd: Option<u16>,
+    #[allow(dead_code)] // no system but Linux does this; the limitations say so
     pub(crate) end_with_host: Option<i32>,
 }
 
