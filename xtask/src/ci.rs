@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::shell::{Done, Outcome, Run};
 use crate::workspace::Workspace;
-use crate::{features, layers, package, schema, snapshots, third_party, wasm};
+use crate::{features, layers, new_adapter, package, schema, snapshots, third_party, wasm};
 
 /// One step: its name, and what it does.
 struct Step {
@@ -15,7 +15,7 @@ struct Step {
 
 /// The steps in order: the quick ones first, and those that share build products next to each
 /// other. `snapshots` needs what `tests` wrote down.
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 13] = [
     Step {
         name: "fmt",
         run: fmt,
@@ -59,6 +59,10 @@ const STEPS: [Step; 12] = [
     Step {
         name: "third-party",
         run: third_party::run,
+    },
+    Step {
+        name: "new-adapter",
+        run: new_adapter::check,
     },
     Step {
         name: "package",

@@ -15,6 +15,7 @@ mod fix;
 mod layers;
 mod live;
 mod mutants;
+mod new_adapter;
 mod package;
 mod schema;
 mod shell;
@@ -76,6 +77,14 @@ enum Chore {
         #[command(subcommand)]
         program: live::Program,
     },
+    /// Write the crate of a new adapter, which builds and passes the conformance kit as it is.
+    NewAdapter {
+        /// The kind: lower-case words joined by hyphens.
+        name: String,
+        /// The crate's own folder; by default `headcount-adapter-NAME` beside this workspace.
+        #[arg(long, value_name = "DIR")]
+        path: Option<std::path::PathBuf>,
+    },
     /// Change the pure crates in many small ways, and see whether their tests notice.
     Mutants {
         /// What `cargo mutants` itself is told.
@@ -110,6 +119,7 @@ fn run(workspace: &Workspace, chore: Chore) -> Outcome {
         Chore::Bench { name, args } => bench::run(workspace, name.as_deref(), &args),
         Chore::Soak { name, args } => soak::run(workspace, name.as_deref(), &args),
         Chore::Live { program } => live::run(workspace, program),
+        Chore::NewAdapter { name, path } => new_adapter::run(workspace, &name, path.as_deref()),
         Chore::Mutants { args } => mutants::run(workspace, &args),
     }
 }
