@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use headcount_adapter_kit::{Coalescer, Fanout, HealthCell, new_epoch};
+use headcount_adapter_kit::{Coalescer, Fanout, HealthCell, config_object, new_epoch};
 use headcount_contract::{
     AdapterError, AdapterErrorKind, AdapterSpec, CancelOutcome, Capabilities, ChildId,
     ChildLifecycleAdapter, Health, SignalStream, Snapshot, SnapshotReason, SourceId,
@@ -304,13 +304,14 @@ impl ChildLifecycleAdapter for ExternalAdapter {
 
 /// What the registration builds.
 pub(crate) fn build(spec: AdapterSpec) -> Result<Arc<dyn ChildLifecycleAdapter>, AdapterError> {
-    let config: ExternalConfig = serde_json::from_value(spec.config).map_err(|error| {
-        AdapterError::new(
-            AdapterErrorKind::InvalidConfig,
-            "the configuration of the external adapter is wrong",
-        )
-        .with_source(error)
-    })?;
+    let config: ExternalConfig =
+        serde_json::from_value(config_object(spec.config)?).map_err(|error| {
+            AdapterError::new(
+                AdapterErrorKind::InvalidConfig,
+                "the configuration of the external adapter is wrong",
+            )
+            .with_source(error)
+        })?;
     if !config.names_something() {
         return Err(invalid(
             "pids, pid_files, match",

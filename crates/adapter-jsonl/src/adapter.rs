@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use headcount_adapter_kit::{Fanout, HealthCell, new_epoch};
+use headcount_adapter_kit::{Fanout, HealthCell, config_object, new_epoch};
 use headcount_contract::{
     AdapterError, AdapterErrorKind, AdapterSpec, Capabilities, ChildLifecycleAdapter,
     Discontinuity, DiscontinuityCause, Gap, Health, HealthStatus, Signal, SignalStream, Snapshot,
@@ -462,7 +462,7 @@ impl fmt::Debug for JsonlAdapter {
 
 /// Checks a configuration and makes an adapter of it.
 pub(crate) fn build(spec: AdapterSpec) -> Result<Arc<dyn ChildLifecycleAdapter>, AdapterError> {
-    let config = serde_json::from_value(spec.config).map_err(|error| {
+    let config = serde_json::from_value(config_object(spec.config)?).map_err(|error| {
         AdapterError::new(
             AdapterErrorKind::InvalidConfig,
             "the configuration of a JSONL stream cannot be read",

@@ -6,6 +6,7 @@
 
 mod bridge;
 mod coalesce;
+mod config;
 pub mod duration;
 mod fanout;
 mod health;
@@ -17,6 +18,7 @@ pub use bridge::{
     Announce, EndedRun, NextRun, RunPlan, RuntimeAdapter, RuntimeAdapterBuilder, Told,
 };
 pub use coalesce::Coalescer;
+pub use config::config_object;
 pub use fanout::Fanout;
 pub use health::HealthCell;
 pub use mint::{EventMint, new_epoch};

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use headcount_adapter_kit::{Announce, HealthCell, RunPlan, RuntimeAdapter, Told, new_epoch};
+use headcount_adapter_kit::{
+    Announce, HealthCell, RunPlan, RuntimeAdapter, Told, config_object, new_epoch,
+};
 use headcount_contract::{
     AdapterError, AdapterErrorKind, AdapterRegistration, AdapterSpec, Capabilities, Capability,
     ChildLifecycleAdapter, Health, HealthStatus, RunEvent, RunId, SequenceScope, SourceId,
@@ -51,7 +53,7 @@ fn example_config() -> Value {
 }
 
 fn build(spec: AdapterSpec) -> Result<Arc<dyn ChildLifecycleAdapter>, AdapterError> {
-    let options: ProcessOptions = serde_json::from_value(spec.config)
+    let options: ProcessOptions = serde_json::from_value(config_object(spec.config)?)
         .map_err(|error| AdapterError::new(AdapterErrorKind::InvalidConfig, error.to_string()))?;
     let adapter = adapter(options, spec.source)?;
     Ok(Arc::new(adapter))

@@ -20,3 +20,12 @@ pub use headcount_contract::async_trait;
 pub use rig::{Action, Actions, Ownership, Rig, RigError, Started};
 pub use runtime_rig::{RunAction, RuntimeRig};
 pub use suite::{CaseOutcome, CaseReport, RegistryAnswers, Suite};
+
+/// Every rule with the cases that hold it and what they need, as Markdown: what `--rules` prints.
+///
+/// ```
+/// assert!(headcount_conformance::rules().contains("**subscribe.order** All subscribers see one order."));
+/// ```
+pub fn rules() -> String {
+    rule::list()
+}

@@ -73,7 +73,7 @@ pub(crate) const RULES: &[(&str, &str, &str)] = &[
     ),
     (
         "events.capabilities",
-        "An event claims no capability that the adapter has not verified.",
+        "An event claims no capability that its adapter has not verified, or can at best verify for a child.",
         "C1",
     ),
     (

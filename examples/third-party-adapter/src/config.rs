@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use headcount_adapter_kit::config_object;
 use headcount_contract::{AdapterError, AdapterErrorKind};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -26,7 +27,7 @@ fn interval_ms() -> u64 {
 impl SpoolConfig {
     /// Reads and checks a configuration; touches nothing.
     pub(crate) fn read(config: Value) -> Result<Self, AdapterError> {
-        let config: Self = serde_json::from_value(config).map_err(|error| {
+        let config: Self = serde_json::from_value(config_object(config)?).map_err(|error| {
             // The text names the key that is unknown, missing or wrong.
             AdapterError::new(AdapterErrorKind::InvalidConfig, error.to_string())
         })?;

@@ -117,6 +117,7 @@ fn options() -> ProcessOptions {
     options.inherit = vec!["PATH".into()];
     // Long enough that a child which ignores the signal outlives its case.
     options.grace = Duration::from_secs(30);
+    options.heartbeat_interval = Duration::from_millis(100);
     options
 }
 

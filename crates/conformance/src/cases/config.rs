@@ -121,7 +121,22 @@ fn an_unknown_key_is_refused_by_its_name(bench: &mut Bench) -> Result<(), Failur
 
 fn what_is_no_object_is_refused(bench: &mut Bench) -> Result<(), Failure> {
     let registration = registration(bench)?;
-    for config in [json!([]), json!("text"), json!(7), json!(true)] {
+    let example = (registration.example_config)();
+    // A derived reader takes the list of a struct's values for the struct.
+    let values: Vec<_> = example
+        .as_object()
+        .into_iter()
+        .flat_map(|keys| keys.values().cloned())
+        .collect();
+    let no_objects = [
+        json!(values),
+        json!([]),
+        json!(["text"]),
+        json!("text"),
+        json!(7),
+        json!(true),
+    ];
+    for config in no_objects {
         match build(registration, config.clone()) {
             Ok(_) => return Err(Failure::new(format!("it was built of {config}"))),
             Err(error) => ensure!(
