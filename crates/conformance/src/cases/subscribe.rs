@@ -15,7 +15,7 @@ use crate::Action::{Finish, Flood, StartChild, StartSeveral};
 use crate::bench::Bench;
 use crate::case::Need::{Can, Rig};
 use crate::case::{Case, Failure, case, ensure};
-use crate::watch::events;
+use crate::watch::{describe, events};
 
 pub(super) const CASES: &[Case] = &[
     case!(
@@ -214,8 +214,12 @@ async fn a_slow_subscriber_is_never_left_in_silence(bench: &mut Bench) -> Result
         }
     }
     bench.finish(&child).await?;
-    bench.waiting_for("the end of the child, which is never dropped");
     while !count.ended {
+        bench.waiting_for(format!(
+            "the end of the child, which is never dropped; so far {} activities or lines, {} told \
+             as missed; last {}",
+            count.seen, count.missed, count.last
+        ));
         let signal = slow.next().await;
         count.add(signal, &child)?;
     }
@@ -297,6 +301,8 @@ struct Tally {
     missed: u64,
     lagged: bool,
     ended: bool,
+    /// The last signal that was no part of the flood.
+    last: String,
 }
 
 impl Tally {
@@ -305,6 +311,11 @@ impl Tally {
             return Err(Failure::new("the stream ended before the child did"));
         };
         self.ended |= ends(&signal, child);
+        if !matches!(&signal, Signal::Observation(..))
+            && !matches!(&signal, Signal::Event(event) if event.kind() == EventKind::Activity)
+        {
+            self.last = describe(&signal);
+        }
         match signal {
             Signal::Event(event) if event.kind() == EventKind::Activity => self.seen += 1,
             Signal::Observation(_, Observation::Output(batch)) => self.seen += batch.len() as u64,
