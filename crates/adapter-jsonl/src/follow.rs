@@ -30,6 +30,15 @@ pub enum StartAt {
     Position(StreamPosition),
 }
 
+impl StartAt {
+    /// There was no file to start in: whatever comes is new, and is read whole.
+    pub(crate) fn is_absent(&mut self) {
+        if *self == Self::End {
+            *self = Self::Beginning;
+        }
+    }
+}
+
 /// Reads what is appended to the file at a path, whatever is done to the file.
 ///
 /// # Behavior
@@ -233,6 +242,8 @@ impl FileFollower {
         let at_path = fs::metadata(&self.path);
         self.missing = matches!(&at_path, Err(error) if error.kind() == io::ErrorKind::NotFound);
         if self.missing {
+            // What comes from now on was not there when following began.
+            self.start.is_absent();
             return Ok(Followed::Idle);
         }
         let at_path = at_path?;

@@ -110,10 +110,13 @@ impl Source {
         }
         // Looked at before the input: what is read after the exit was seen is all there is.
         let exited = self.writer.as_mut().is_some_and(Writer::has_exited);
-        if let Input::Awaited { path, start } = &self.input {
+        if let Input::Awaited { path, start } = &mut self.input {
             match Input::at(path, start, &self.wake) {
                 Ok(input) => self.input = input,
                 Err(trouble) => {
+                    if !path.exists() {
+                        start.is_absent();
+                    }
                     self.ending = exited || self.at_end == AtEnd::Finish;
                     return Arrived::Trouble(trouble);
                 }

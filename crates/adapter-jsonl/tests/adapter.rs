@@ -119,6 +119,19 @@ async fn follows_a_file_through_what_is_done_to_it() {
 }
 
 #[tokio::test]
+async fn from_the_end_reads_all_of_a_file_that_comes_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let mut config = config(&path);
+    config.start = StartAt::End;
+    let adapter = JsonlAdapter::new(config, None).unwrap();
+    let mut stream = adapter.subscribe().unwrap();
+    until_health(&adapter, |health| health.status == HealthStatus::Down).await;
+    append(&path, &line("a", 1));
+    assert_eq!(next(&mut stream).await, "a-1");
+}
+
+#[tokio::test]
 async fn says_how_the_stream_stands_and_what_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");

@@ -230,6 +230,16 @@ fn starts_at_the_end_behind_the_last_line() {
 }
 
 #[test]
+fn a_file_that_was_not_there_at_the_start_is_read_whole_even_from_the_end() {
+    let (_folder, path) = place();
+    let mut reader = Reader::new(&path, StartAt::End);
+    reader.drain();
+    append(&path, "one\n");
+    reader.drain();
+    assert_eq!(reader.lines, ["one"]);
+}
+
+#[test]
 fn a_file_that_came_after_the_start_is_read_whole_even_from_the_end() {
     let (_folder, path) = place();
     append(&path, "one\n");
