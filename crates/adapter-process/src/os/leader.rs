@@ -78,10 +78,13 @@ impl Leader {
                 return cause;
             }
             match &mut self.watch {
-                Watch::Pidfd(pidfd) => match pidfd.readable().await {
-                    Ok(mut ready) => ready.clear_ready(),
-                    Err(_) => return Cause::Unknown,
-                },
+                Watch::Pidfd(pidfd) => {
+                    let ready = std::future::poll_fn(|context| pidfd.poll_read_ready(context));
+                    match ready.await {
+                        Ok(mut ready) => ready.clear_ready(),
+                        Err(_) => return Cause::Unknown,
+                    }
+                }
                 Watch::ChildSignal(signal) => {
                     signal.recv().await;
                 }

@@ -45,8 +45,9 @@ pub(crate) struct Pipe(pipe::Receiver);
 impl Pipe {
     /// Completes when there is something to read, or the end.
     pub(crate) async fn readable(&self) {
-        // An error of the wait shows at the reading.
-        let _ = self.0.readable().await;
+        // Polled without a future of its own, which every idle run would hold. An error shows at the
+        // reading.
+        let _ = std::future::poll_fn(|context| self.0.poll_read_ready(context)).await;
     }
 
     /// Reads what there is, without waiting.

@@ -88,6 +88,8 @@ impl Hub {
                 .extend(state.status.clone().map(RunEvent::Status));
             queue
         });
+        // Mostly there is one; room for more would be held by every run.
+        state.subscribers.reserve_exact(1);
         state.subscribers.push((id, queue));
         drop(state);
         Box::pin(Subscription {
@@ -286,6 +288,9 @@ impl Stream for Subscription {
             return Poll::Ready(None);
         }
         queue.waker = Some(cx.waker().clone());
+        // An idle subscriber holds no room.
+        queue.events = VecDeque::new();
+        this.taken = VecDeque::new();
         Poll::Pending
     }
 }
