@@ -6,6 +6,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use headcount_adapter_jsonl::{DecoderLimits, Journal, Sequencing, verify_journal};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::writer::{lines, options};
 use crate::{Outcome, ourselves};
@@ -34,12 +35,13 @@ pub(crate) fn run(kills: usize) -> Outcome {
     while killed < kills {
         // Varied in steps that are small against an append, and not before somebody has appended.
         std::thread::sleep(Duration::from_micros(fastrand::u64(500..12_000)));
-        // Mostly whoever is inside just now, otherwise anybody.
-        let inside_now = holder(&path).filter(|_| fastrand::u8(..4) > 0);
-        let at = writers
-            .iter()
-            .position(|(_, child)| Some(child.id()) == inside_now)
-            .unwrap_or_else(|| fastrand::usize(..WRITERS));
+        // Mostly one that was stopped inside, otherwise anybody.
+        let stopped = if fastrand::u8(..4) > 0 {
+            stop_inside(&path, &writers)
+        } else {
+            None
+        };
+        let at = stopped.unwrap_or_else(|| fastrand::usize(..WRITERS));
         let (_, child) = &mut writers[at];
         if let Some(status) = child.try_wait()? {
             return Err(format!("a writer ended by itself: {status}").into());
@@ -91,7 +93,7 @@ pub(crate) fn run(kills: usize) -> Outcome {
         .map(|entry| (entry.sequence, entry.event.event_id().to_string()))
         .collect();
     let acknowledged = acknowledged(name, &names, &entries)?;
-    if acknowledged < kills || inside < kills / 50 {
+    if acknowledged < kills || inside < kills / 4 {
         return Err(
             format!("only {acknowledged} appends and {inside} kills inside the lock").into(),
         );
@@ -130,6 +132,27 @@ fn acknowledged(
         }
     }
     Ok(acknowledged)
+}
+
+/// Stops a writer that is inside the lock, and says which one it is.
+fn stop_inside(journal: &Path, writers: &[(String, Child)]) -> Option<usize> {
+    for _ in 0..50 {
+        let Some(pid) = holder(journal) else {
+            continue;
+        };
+        let Some(at) = writers.iter().position(|(_, child)| child.id() == pid) else {
+            continue;
+        };
+        let target = Pid::from_raw(i32::try_from(pid).ok()?)?;
+        kill_process(target, Signal::STOP).ok()?;
+        // It finishes the step that it is in.
+        std::thread::sleep(Duration::from_micros(300));
+        if holder(journal) == Some(pid) {
+            return Some(at);
+        }
+        kill_process(target, Signal::CONT).ok()?;
+    }
+    None
 }
 
 /// Whether the lock bears the name of this process.
