@@ -93,7 +93,7 @@ pub(crate) fn run(kills: usize) -> Outcome {
         .map(|entry| (entry.sequence, entry.event.event_id().to_string()))
         .collect();
     let acknowledged = acknowledged(name, &names, &entries)?;
-    if acknowledged < kills || inside < kills / 4 {
+    if acknowledged < kills || inside < kills / 20 {
         return Err(
             format!("only {acknowledged} appends and {inside} kills inside the lock").into(),
         );
