@@ -141,11 +141,11 @@ impl Gateway {
             .count()
     }
 
-    /// With what a method was asked for last.
-    pub fn last_asked(&self, method: &str) -> Option<Value> {
+    /// Whether a method was asked for with exactly these parameters.
+    pub fn was_asked(&self, method: &str, params: &Value) -> bool {
         let state = self.lock();
-        let last = state.asked.iter().rev().find(|(asked, _)| asked == method);
-        last.map(|(_, params)| params.clone())
+        let mut asked = state.asked.iter();
+        asked.any(|(name, with)| name == method && with == params)
     }
 
     /// How many connections there are.

@@ -388,25 +388,28 @@ impl Translator {
         };
         let facts = child.details();
         let inferred = || Map::from_iter([("inferred".to_owned(), json!(true))]);
-        let (before, running) = (
-            child.state,
-            if told_running {
-                facts.clone()
+        let is_new = before_created(child);
+        let before = child.state;
+        // The first event tells all that is known; it is the one that is kept.
+        let running = match (told_running, is_new) {
+            (false, _) => inferred(),
+            (true, true) => Map::new(),
+            (true, false) => facts.clone(),
+        };
+        let mut starting = inferred();
+        if is_new {
+            let mut all = facts;
+            all.extend(inferred());
+            if child.joined_midway {
+                // Its creation was not seen: a record that begins otherwise has no known history.
+                starting = all;
             } else {
-                inferred()
-            },
-        );
-        if before == ChildState::CREATED && child.sequence.is_none() {
-            self.emit(id, EventKind::Created, inferred(), None, at);
+                self.emit(id, EventKind::Created, all, None, at);
+            }
         }
         if before == ChildState::CREATED {
-            self.emit(
-                id,
-                EventKind::StateChanged(ChildState::STARTING),
-                inferred(),
-                None,
-                at,
-            );
+            let kind = EventKind::StateChanged(ChildState::STARTING);
+            self.emit(id, kind, starting, None, at);
         }
         if before != ChildState::RUNNING {
             self.emit(
@@ -484,6 +487,11 @@ impl Translator {
     fn count(&mut self, name: &'static str) {
         *self.out.counts.entry(name).or_default() += 1;
     }
+}
+
+/// Nothing has been said of the child yet.
+fn before_created(child: &Child) -> bool {
+    child.state == ChildState::CREATED && child.sequence.is_none()
 }
 
 /// Event families that have nothing to say about children.

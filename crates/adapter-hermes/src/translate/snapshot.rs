@@ -229,8 +229,9 @@ impl Translator {
             }
             ChildState::STARTING if before == ChildState::CREATED => {
                 if unsaid {
-                    let inferred = details([("inferred", json!(true))]);
-                    self.emit(id, EventKind::Created, inferred.to_map(), None, at);
+                    let mut all = facts.clone();
+                    all.insert("inferred".to_owned(), json!(true));
+                    self.emit(id, EventKind::Created, all, None, at);
                 }
                 self.set(id, told);
                 self.emit(id, EventKind::StateChanged(told), facts, None, at);

@@ -296,7 +296,8 @@ async fn over_the_limit() {
     gateway.event("message.delta", "s1", &json!({"text": "x".repeat(8000)}));
     let a = gateway.start("s1", None, "a");
     watched.until_state(&a, RUNNING).await;
-    assert_eq!(watched.count("frames_oversized"), 1);
+    // A replay that repeats it is over the limit, too.
+    assert!(watched.count("frames_oversized") >= 1);
     assert_eq!(watched.discontinuities(), [] as [String; 0]);
 }
 
@@ -339,12 +340,10 @@ async fn silent() {
 async fn hundred() {
     let mut config = config();
     config.poll_interval = Duration::ZERO;
-    let (gateway, _served, watched) = attached_with(Version::V0_22, config).await;
-    watched
-        .adapter
-        .snapshot(SnapshotReason::SessionOpen)
-        .await
-        .unwrap();
+    let (gateway, _served, mut watched) = attached_with(Version::V0_22, config).await;
+    // The adapter's own question, when the session opens, is not one of these.
+    let asked = |seen: &[Signal]| seen.iter().any(|s| matches!(s, Signal::Snapshot(_)));
+    watched.until("the first snapshot", asked).await;
     let before = gateway.asked("delegation.status");
     let callers = (0..100).map(|_| watched.adapter.snapshot(SnapshotReason::Periodic));
     let answers = futures_util::future::join_all(callers).await;
@@ -484,7 +483,7 @@ async fn unseen() {
         detail(&watched.seen, &a, "goal").unwrap(),
         "works in silence"
     );
-    let inferred: Vec<_> = watched.events(&a)[..3]
+    let inferred: Vec<_> = watched.events(&a)[..2]
         .iter()
         .map(|e| {
             (
@@ -495,11 +494,7 @@ async fn unseen() {
         .collect();
     assert_eq!(
         inferred,
-        [
-            ("created".into(), true),
-            ("starting".into(), true),
-            ("running".into(), false)
-        ]
+        [("starting".into(), true), ("running".into(), false)]
     );
 }
 
@@ -570,7 +565,8 @@ async fn capabilities() {
     ] {
         let (gateway, _served, mut watched) = attached(version).await;
         gateway.misbehave(faults.clone());
-        let a = gateway.start("s1", None, "a");
+        // A session that is met only now, and so is probed now.
+        let a = gateway.start("s2", None, "a");
         let known = |seen: &[Signal]| {
             let c = events(seen, &a)
                 .last()
