@@ -1,6 +1,7 @@
 //! The adapter: the contract's trait over the task that holds the processes.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -30,6 +31,8 @@ use crate::translate::{Translator, Verified};
 ///   once; finding it lost is the host's.
 /// - Nothing is sent to an adopted process, ever, and closing leaves it alone.
 /// - Snapshots are complete for the processes that were adopted.
+/// - It has finished once every process that it was given has ended or was refused, unless it looks
+///   for others by PID files or matchers.
 /// - Its end is noticed by waiting, not by looking again, where the system can (Linux 5.3).
 ///
 /// ```no_run
@@ -51,6 +54,7 @@ pub struct ExternalAdapter {
     /// Until the first subscriber opens the source.
     plan: Mutex<Option<(Plan, mpsc::Receiver<Command>)>>,
     snapshots: Coalescer<Vec<Snapshot>>,
+    finished: Arc<AtomicBool>,
 }
 
 /// What the host vouches for.
@@ -124,6 +128,7 @@ impl ExternalAdapterBuilder {
         });
         let health = Arc::new(HealthCell::new(fanout.clone(), limits));
         let (commands, receiver) = mpsc::channel(16);
+        let finished = Arc::new(AtomicBool::new(false));
         let plan = Plan {
             translator: Translator::new(identity.clone()),
             config: self.config,
@@ -131,6 +136,7 @@ impl ExternalAdapterBuilder {
             authority: self.authority,
             fanout: fanout.clone(),
             health: health.clone(),
+            finished: finished.clone(),
         };
         Ok(ExternalAdapter {
             identity,
@@ -140,6 +146,7 @@ impl ExternalAdapterBuilder {
             commands,
             plan: Mutex::new(Some((plan, receiver))),
             snapshots: Coalescer::new(),
+            finished,
         })
     }
 }
@@ -212,6 +219,10 @@ impl ChildLifecycleAdapter for ExternalAdapter {
 
     fn health(&self) -> Health {
         self.health.get()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.finished.load(Ordering::Acquire)
     }
 
     fn subscribe(&self) -> Result<SignalStream, AdapterError> {

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use headcount_adapter_kit::HealthCell;
-use headcount_contract::HealthStatus;
+use headcount_adapter_kit::{Fanout, HealthCell};
+use headcount_contract::{HealthStatus, Signal};
 
 use crate::process::{self, AdoptError};
 use crate::scan::{Found, FoundBy};
@@ -129,6 +129,11 @@ impl Report {
 
     pub(crate) fn scan_failed(&mut self) {
         self.scans = Scans::Failed;
+    }
+
+    /// Says once more how things stand, to those who look at something else whenever it is said.
+    pub(crate) fn tell_again(&self, fanout: &Fanout) {
+        fanout.publish(Signal::Health(self.health.get()));
     }
 
     /// Says how things stand with this many processes alive.

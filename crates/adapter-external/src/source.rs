@@ -5,6 +5,7 @@ mod runtime;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -54,6 +55,7 @@ pub(crate) struct Plan {
     pub(crate) authority: Option<Arc<dyn CancelAuthority>>,
     pub(crate) fanout: Arc<Fanout>,
     pub(crate) health: Arc<HealthCell>,
+    pub(crate) finished: Arc<AtomicBool>,
 }
 
 /// Runs until the adapter is closed or dropped, which drops the sender of `commands`.
@@ -96,6 +98,10 @@ struct Session {
     /// What asks and reads for children beyond presence.
     helpers: HashMap<Key, Helpers>,
     authority: Option<Arc<dyn CancelAuthority>>,
+    /// Set once all that was named has ended or was refused, and no other is looked for.
+    finished: Arc<AtomicBool>,
+    /// Something was named from the start, so there is an end to come to.
+    named: bool,
     tell: mpsc::Sender<(Key, Evidence)>,
     learnt: mpsc::Receiver<(Key, Evidence)>,
 }
@@ -104,7 +110,7 @@ impl Session {
     fn new(plan: Plan) -> Self {
         let scanner = Some(Scanner::new(&plan.config)).filter(Scanner::has_work);
         let (tell, learnt) = mpsc::channel(CHUNK);
-        let numbers = Found::named(&plan.config).collect();
+        let numbers: VecDeque<_> = Found::named(&plan.config).collect();
         let mut session = Self {
             translator: plan.translator,
             fanout: plan.fanout,
@@ -114,6 +120,8 @@ impl Session {
             watches: BTreeMap::new(),
             by_pid: HashMap::new(),
             ends: FuturesUnordered::new(),
+            finished: plan.finished,
+            named: !(numbers.is_empty() && plan.readoptions.is_empty()),
             to_readopt: plan.readoptions.into(),
             to_adopt: numbers,
             waiting: Vec::new(),
@@ -173,11 +181,22 @@ impl Session {
                 }
             }
             self.answer_snapshots();
+            self.finish();
         }
     }
 
     fn has_adoptions(&self) -> bool {
         !(self.to_adopt.is_empty() && self.to_readopt.is_empty())
+    }
+
+    /// Tells whoever waits for the end of everything that this is it.
+    fn finish(&mut self) {
+        let looking = self.scanner.is_some() || self.scanning.is_some() || self.has_adoptions();
+        let watching = !(self.watches.is_empty() && self.ends.is_empty());
+        let over = self.named && !looking && !watching && self.outbox.is_empty();
+        if over && !self.finished.swap(true, Ordering::AcqRel) {
+            self.report.tell_again(&self.fanout);
+        }
     }
 
     async fn flush(&mut self) {

@@ -134,12 +134,13 @@ impl Children {
         identity
     }
 
-    /// Emits a child's `created` event, once.
-    pub(super) fn announce(&mut self, id: &ChildId, at: Timestamp, details: Details) {
+    /// Emits a child's `created` event, once, as of its creation.
+    pub(super) fn announce(&mut self, id: &ChildId, details: Details) {
         let Some(child) = self.by_id.get_mut(id) else {
             return;
         };
         if !std::mem::replace(&mut child.announced, true) {
+            let at = child.created_at;
             self.emit(id, EventKind::Created, at, details, None);
         }
     }

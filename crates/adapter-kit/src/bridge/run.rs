@@ -74,8 +74,7 @@ async fn begin(
 }
 
 fn announce(shared: &Shared, child: &ChildIdentity, details: Details) {
-    let now = (shared.clock)();
-    shared.children().announce(child.id(), now, details);
+    shared.children().announce(child.id(), details);
 }
 
 fn attach(shared: &Arc<Shared>, child: &ChildIdentity, handle: Handle) -> RunEventStream {

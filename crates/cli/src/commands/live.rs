@@ -4,10 +4,11 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
+use headcount::projector::Record;
 use headcount::{
     Change, ChangeStream, Delivery, Host, HostBuilder, HostError, JournalSettings, View,
 };
-use headcount_contract::Urgency;
+use headcount_contract::{SourceRole, Urgency};
 use tokio::task::JoinHandle;
 
 use crate::args::Common;
@@ -44,6 +45,16 @@ pub(super) fn show(
         term::note(stats);
     }
     Ok(view)
+}
+
+/// Whether a child is one that the journal holds of an earlier life of one of our sources.
+pub(super) fn is_history(view: &View, record: &Record) -> bool {
+    let first = record.provenance.first.epoch.as_ref();
+    view.adapters().iter().any(|adapter| {
+        adapter.role == SourceRole::Own
+            && adapter.source == record.source
+            && Some(&adapter.epoch) != first
+    })
 }
 
 async fn session(

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use headcount::projector::Record;
 use headcount::{ChildView, Host, View, duration};
 use headcount_contract::{AdapterSpec, ChildState, Lineage, Outcome};
 use serde_json::{Map, Value, json};
@@ -84,14 +83,10 @@ fn config(run: &Run) -> Result<Map<String, Value>, Failure> {
 /// The last attempt of what was started now: no sub-child, and no earlier run that the journal
 /// holds.
 fn last_attempt(view: &View) -> Option<Arc<ChildView>> {
-    let started_now = |record: &Record| {
-        let first = record.provenance.first.epoch.as_ref();
-        let mut adapters = view.adapters().iter();
-        adapters.any(|adapter| adapter.source == record.source && Some(&adapter.epoch) == first)
-    };
     let own = |child: &&Arc<ChildView>| {
         let lineage = child.record.lineage.as_ref();
-        lineage.is_some_and(|lineage| lineage.parent().is_none()) && started_now(&child.record)
+        lineage.is_some_and(|lineage| lineage.parent().is_none())
+            && !live::is_history(view, &child.record)
     };
     let attempt = |child: &&Arc<ChildView>| child.record.lineage.as_ref().map(Lineage::attempt);
     view.children().filter(own).max_by_key(attempt).cloned()

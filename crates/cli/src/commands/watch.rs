@@ -26,12 +26,13 @@ pub(super) fn watch(common: &Common, watch: &Watch) -> Result<Exit, Failure> {
     Ok(all_completed(&view))
 }
 
-/// 0 if all children completed, else 1.
+/// 0 if all children of this session completed, else 1.
 fn all_completed(view: &View) -> Exit {
     let completed = ChildState::Terminal(Outcome::Completed);
-    let bad = view
-        .children()
-        .any(|c| c.state().is_terminal() && c.state() != completed);
+    let bad = view.children().any(|child| {
+        let state = child.state();
+        state.is_terminal() && state != completed && !live::is_history(view, &child.record)
+    });
     if bad { Exit::NEGATIVE } else { Exit::OK }
 }
 
@@ -60,7 +61,16 @@ pub(super) fn adopt(common: &Common, adopt: &Adopt) -> Result<Exit, Failure> {
         .collect();
     let config = json!({ "pids": adopt.pids, "match": matchers });
     let builder = Host::builder().adapter("external", AdapterSpec::new(config));
-    live::show(builder, common, Until::Idle)?;
+    let view = live::show(builder, common, Until::Finished)?;
+    if view.is_empty() && adopt.matches.is_empty() {
+        let message = view
+            .adapters()
+            .iter()
+            .find_map(|adapter| adapter.health.message.clone());
+        return Err(Failure::negative(
+            message.unwrap_or_else(|| "nothing was adopted".into()),
+        ));
+    }
     Ok(Exit::OK)
 }
 
