@@ -113,6 +113,8 @@ async fn live(bench: &mut Bench, breaks: Breaks, mut rng: Rng) -> Result<(), Fai
 enum Expected {
     /// This state.
     State(ChildState),
+    /// That it lives.
+    Live,
     /// This end, or that it does not know; the source had no way to tell.
     EndedUnseen(ChildState),
 }
@@ -123,6 +125,8 @@ struct Life {
     failed: Vec<ChildId>,
     /// Those that ended while the adapter could not see it.
     ended_unseen: BTreeSet<ChildId>,
+    /// Those whose live state changed meanwhile: a source that is asked later need not know.
+    changed_unseen: BTreeSet<ChildId>,
     broken: bool,
 }
 
@@ -185,6 +189,11 @@ impl Life {
                     LiveState::Running
                 };
                 bench.change(&child, to).await?;
+                if self.broken {
+                    self.changed_unseen.insert(child);
+                } else {
+                    self.changed_unseen.remove(&child);
+                }
             }
             Some(Activity) => {
                 bench.waiting_for(format!("the rig to have {child} report activity"));
@@ -219,6 +228,8 @@ impl Life {
         told.map(|(child, state)| {
             let expected = if self.ended_unseen.contains(child) {
                 Expected::EndedUnseen(*state)
+            } else if self.changed_unseen.contains(child) && !state.is_terminal() {
+                Expected::Live
             } else {
                 Expected::State(*state)
             };
@@ -233,6 +244,7 @@ impl Expected {
     fn is_met(&self, shown: Option<ChildState>, doubted: bool) -> bool {
         match self {
             Self::State(state) => shown == Some(*state),
+            Self::Live => shown.is_some_and(|shown| !shown.is_terminal()),
             Self::EndedUnseen(state) => match shown {
                 None => true,
                 Some(shown) => {
