@@ -57,6 +57,23 @@ pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(visible(&out).into_owned())
 }
 
+/// The name of a run without the ten digits by which the process adapter tells it from every other
+/// run of that name; any other child's id as it is.
+pub(crate) fn run_name(id: &str) -> &str {
+    match id.rsplit_once('-') {
+        Some((name, digits))
+            if !name.is_empty()
+                && digits.len() == 10
+                && digits
+                    .bytes()
+                    .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)) =>
+        {
+            name
+        }
+        _ => id,
+    }
+}
+
 /// The text in at most `columns` terminal columns, with `…` where it was cut.
 pub(crate) fn fit(text: &str, columns: usize) -> Cow<'_, str> {
     if text.width() <= columns {
@@ -103,6 +120,20 @@ mod tests {
             ("\u{1b}[\u{1b}[1m", "\\e["),
         ] {
             assert_eq!(plain(text), shown);
+        }
+    }
+
+    #[test]
+    fn the_digits_of_a_run_are_no_part_of_its_name() {
+        for (id, name) in [
+            ("build-954873838e", "build"),
+            ("a-b-0000000000", "a-b"),
+            ("sa-0-1f3c9a2b", "sa-0-1f3c9a2b"),
+            ("pid-4242-70201", "pid-4242-70201"),
+            ("-0000000000", "-0000000000"),
+            ("build-95487383XX", "build-95487383XX"),
+        ] {
+            assert_eq!(run_name(id), name);
         }
     }
 

@@ -10,7 +10,7 @@ use headcount_contract::{ChildId, ChildState, Lineage};
 use crate::args::{Common, Explain, List, Output, Wait};
 use crate::commands::journal_path;
 use crate::exit::{Exit, Failure};
-use crate::text::{fit, visible};
+use crate::text::{fit, run_name, visible};
 use crate::{term, value};
 
 /// Between two looks at a journal that others append to.
@@ -166,11 +166,8 @@ fn newest_run(history: &History, name: &str) -> Option<Record> {
             .lineage
             .as_ref()
             .map_or(&record.child_id, Lineage::root);
-        let tail = root
-            .as_str()
-            .strip_prefix(name)
-            .and_then(|tail| tail.strip_prefix('-'));
-        tail.is_some_and(|tail| tail.len() == 10 && tail.bytes().all(|b| b.is_ascii_hexdigit()))
+        let root = root.as_str();
+        run_name(root) == name && root != name
     });
     let attempt = |record: &Record| record.lineage.as_ref().map_or(0, Lineage::attempt);
     runs.into_iter()

@@ -7,7 +7,7 @@ use headcount_contract::{
 };
 use serde_json::Value;
 
-use crate::text::{fit, plain, visible};
+use crate::text::{fit, plain, run_name, visible};
 use crate::value;
 
 /// How wide the column of names is.
@@ -96,7 +96,7 @@ impl Plain {
         let elapsed = self
             .began
             .map_or(0.0, |began| at.saturating_since(began).as_secs_f64());
-        let name = visible(name);
+        let name = visible(run_name(name));
         let name = fit(&name, NAME);
         format!("{elapsed:>8.3}s  {name:<NAME$}  {what}")
     }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::draw::Fact;
 use super::model::Key;
 use super::model::{AdapterRow, ChildRow, Doubt, Model};
+use crate::text::{run_name, visible};
 use crate::value;
 
 pub(super) fn model(view: &View, now: Timestamp) -> Model {
@@ -110,6 +111,6 @@ fn in_words(value: &Value, ago: impl Fn(Timestamp) -> String + Copy) -> String {
 pub(super) fn in_a_line(child: &ChildView) -> String {
     let row = row(child);
     let lasted = value::human(child.record.observed_at.saturating_since(row.first_seen));
-    let id = crate::text::visible(row.key.1.as_str()).into_owned();
+    let id = visible(run_name(row.key.1.as_str())).into_owned();
     format!("{id}: {}, after {lasted}", row.state_words())
 }

@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::draw::Theme;
 use super::model::{ChildRow, Placed};
-use crate::text::{fit, plain, visible};
+use crate::text::{fit, plain, run_name, visible};
 use crate::value;
 
 /// How wide each column is; zero where there is no room for it.
@@ -127,7 +127,10 @@ fn name(placed: &Placed<'_>) -> String {
         0 => String::new(),
         attempt => format!(" ×{}", attempt.saturating_add(1)),
     };
-    format!("{indent}{}{attempt}", visible(placed.row.key.1.as_str()))
+    format!(
+        "{indent}{}{attempt}",
+        visible(run_name(placed.row.key.1.as_str()))
+    )
 }
 
 /// What it does, and for how long there has been no news of it.
