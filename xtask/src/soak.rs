@@ -28,6 +28,20 @@ const SOAKS: [Soak; 3] = [
         ],
     },
     Soak {
+        name: "host",
+        shows: "10,000 live children over four adapters at 5,000 events/s: memory, time to the view",
+        cargo: &[
+            "run",
+            "--locked",
+            "--release",
+            "--package",
+            "headcount",
+            "--example",
+            "soak_host",
+            "--",
+        ],
+    },
+    Soak {
         name: "process",
         shows: "2,000 subprocesses of mixed behaviour, ten times: nothing lost, wrong, left or leaked",
         cargo: &[

@@ -49,3 +49,8 @@ pub use registry::registry;
 pub use settings::{HostSettings, Journaling};
 pub use stats::{Histogram, Stats};
 pub use view::{AdapterView, ChildView, JournalHealth, JournalStatus, OutputLine, View};
+
+/// The tour for host authors, whose code is compiled and run as a test.
+#[cfg(all(doctest, feature = "process", feature = "jsonl"))]
+#[doc = include_str!("../../../docs/for-hosts.md")]
+pub struct ForHosts;
