@@ -12,7 +12,7 @@ struct Soak {
 }
 
 /// All soaks. Whoever writes one adds a row.
-const SOAKS: [Soak; 3] = [
+const SOAKS: &[Soak] = &[
     Soak {
         name: "projector",
         shows: "a million seeded histories with faults, each compared with the truth",
@@ -74,7 +74,7 @@ const SOAKS: [Soak; 3] = [
 /// Runs the soak of that name, or lists them all.
 pub(crate) fn run(workspace: &Workspace, name: Option<&str>, args: &[String]) -> Outcome {
     let Some(name) = name else {
-        for soak in &SOAKS {
+        for soak in SOAKS {
             println!("{:<24} {}", soak.name, soak.shows);
         }
         return Ok(Done::Well);
