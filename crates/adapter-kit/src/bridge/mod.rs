@@ -36,7 +36,7 @@ use crate::{EventMint, Fanout, HealthCell};
 /// - A slow subscriber misses output first, and is told; it never holds up another.
 ///
 /// ```no_run
-/// # fn runtime() -> std::sync::Arc<dyn headcount_contract::AgentRuntime> { unimplemented!() }
+/// # fn runtime() -> std::sync::Arc<dyn headcount_contract::AgentRuntime> { panic!("compiled, not run") }
 /// use headcount_adapter_kit::{RuntimeAdapter, new_epoch};
 /// use headcount_contract::*;
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
