@@ -4,13 +4,16 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::Child;
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::io::unix::AsyncFd;
 use tokio::signal::unix::{Signal, SignalKind};
 
 use super::procfs::Processes;
 use super::{Cause, Group, ProcessIdentity, sys};
+
+/// How old the table of processes may be in which a stop looks for members.
+const RECENT: Duration = Duration::from_millis(25);
 
 /// The signal that no process can refuse.
 pub(crate) const KILL: i32 = libc::SIGKILL;
@@ -26,6 +29,8 @@ pub(crate) struct Leader {
     watch: Watch,
     cause: Option<Cause>,
     reaped: bool,
+    /// When it had been started, by our clock.
+    started: Instant,
 }
 
 /// How the end of the process is noticed.
@@ -61,6 +66,7 @@ impl Leader {
             watch,
             cause: None,
             reaped: false,
+            started: Instant::now(),
         }
     }
 
@@ -153,10 +159,23 @@ impl Leader {
 
     /// Who of the group lives. Zombies, the leader's own included, do not.
     pub(crate) fn group(&self) -> Group {
+        self.group_as_of(Instant::now())
+    }
+
+    /// Whether nobody of the group lived at some moment of late. Only a member makes new members,
+    /// so that nobody does now; many stops at once share one look at the system's table. Before its
+    /// start the group was empty too, which says nothing.
+    pub(crate) fn is_gone(&self) -> bool {
+        let recent = Instant::now().checked_sub(RECENT);
+        let not_before = recent.map_or(self.started, |recent| recent.max(self.started));
+        self.group_as_of(not_before) == Group::Gone
+    }
+
+    fn group_as_of(&self, not_before: Instant) -> Group {
         if self.group_is_empty() {
             return Group::Gone;
         }
-        let members = Processes::read(Instant::now()).members(self.identity.pid);
+        let members = Processes::read(not_before).members(self.identity.pid);
         if members.is_empty() {
             Group::Gone
         } else {

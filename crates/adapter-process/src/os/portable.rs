@@ -67,6 +67,11 @@ impl Leader {
     }
 
     /// What the process has started itself is not known.
+    pub(crate) fn is_gone(&self) -> bool {
+        true
+    }
+
+    /// What the process has started itself is not known.
     pub(crate) fn group(&self) -> Group {
         Group::Gone
     }

@@ -402,7 +402,7 @@ impl Supervisor {
         match step {
             StopStep::Kill => self.signal(KILL),
             StopStep::Look => {
-                let gone = self.exit.is_some() && self.leader.group() == Group::Gone;
+                let gone = self.exit.is_some() && self.leader.is_gone();
                 if let Some(stop) = &mut self.stop {
                     stop.gone = gone;
                 }
