@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use headcount::{AdapterInfo, Fleet, Host, HostSettings, View};
-use headcount_contract::{AdapterSpec, ChildState, Outcome, SourceId};
+use headcount_contract::{AdapterSpec, ChildState, HealthStatus, Outcome, SourceId};
 use serde_json::{Value, json};
 
 use crate::args::{Adopt, Common, Hermes, Tail, Watch};
@@ -83,6 +83,10 @@ pub(super) fn hermes(common: &Common, hermes: &Hermes) -> Result<Exit, Failure> 
     if let Some(url) = &hermes.ws {
         set("ws", json!(url));
         if let Some(name) = &hermes.token_env {
+            if std::env::var_os(name).is_none() {
+                let wrong = format_args!("--token-env: there is no environment variable {name:?}");
+                return Err(Failure::usage(wrong));
+            }
             set("token_env", json!(name));
         }
     } else {
@@ -98,8 +102,22 @@ pub(super) fn hermes(common: &Common, hermes: &Hermes) -> Result<Exit, Failure> 
         set("record", json!(file));
     }
     let builder = Host::builder().adapter("hermes", AdapterSpec::new(config.into()));
-    live::show(builder, common, Until::Idle)?;
-    Ok(Exit::OK)
+    let view = live::show(builder, common, Until::Idle)?;
+    saw_something(&view)
+}
+
+/// A source that was down from its start to its end has shown nothing, and says why.
+fn saw_something(view: &View) -> Result<Exit, Failure> {
+    let down = |adapter: &&headcount::AdapterView| adapter.health.status == HealthStatus::Down;
+    match view.adapters().iter().find(down) {
+        Some(adapter) if view.is_empty() => {
+            let message = adapter.health.message.as_deref();
+            Err(Failure::ours(
+                message.unwrap_or("the source could not be observed"),
+            ))
+        }
+        _ => Ok(Exit::OK),
+    }
 }
 
 /// Plays a record to its end, and writes what each child is then, if that is asked for.
