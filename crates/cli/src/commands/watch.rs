@@ -37,6 +37,11 @@ fn all_completed(view: &View) -> Exit {
 }
 
 pub(super) fn tail(common: &Common, tail: &Tail) -> Result<Exit, Failure> {
+    // Only who follows may come before the writer.
+    if !tail.follow && tail.file != Path::new("-") && !tail.file.exists() {
+        let missing = format_args!("there is no file {}", tail.file.display());
+        return Err(Failure::usage(missing).help("--follow waits for it"));
+    }
     let mut config = json!({ "path": tail.file, "follow": tail.follow });
     if tail.follow && !tail.from_start {
         config["start"] = json!("end");
