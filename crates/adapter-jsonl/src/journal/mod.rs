@@ -101,7 +101,8 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// [`JournalError::Io`] if something other than a regular file stands there.
+    /// [`JournalError::Io`] if something other than a regular file stands there, or there is no
+    /// folder to make it in.
     pub fn open(path: impl Into<PathBuf>, options: JournalOptions) -> Result<Self, JournalError> {
         Self::open_with(path.into(), options, Arc::new(SystemFiles))
     }
@@ -117,7 +118,8 @@ impl Journal {
                     io::Error::other("it is not a regular file"),
                 ));
             }
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            // The first append makes a file, but no folder.
+            Err(error) if error.kind() != io::ErrorKind::NotFound || !has_folder(&path) => {
                 return Err(JournalError::io("cannot open the journal", &path)(error));
             }
             _ => (),
@@ -315,6 +317,14 @@ fn encode(
     }
     buffer.push(b'\n');
     Ok(())
+}
+
+/// Whether the folder exists in which the file would be made.
+fn has_folder(path: &Path) -> bool {
+    match path.parent() {
+        Some(folder) if folder != Path::new("") => folder.is_dir(),
+        _ => true,
+    }
 }
 
 #[cfg(test)]

@@ -490,3 +490,11 @@ fn a_folder_is_no_journal() {
     let error = Journal::open(folder.path(), JournalOptions::default()).unwrap_err();
     assert!(error.to_string().contains("not a regular file"), "{error}");
 }
+
+#[test]
+fn a_journal_without_a_folder_is_refused_when_it_is_opened() {
+    let folder = folder();
+    let path = folder.path().join("nowhere").join("events.jsonl");
+    let error = Journal::open(&path, JournalOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("nowhere"), "{error}");
+}
