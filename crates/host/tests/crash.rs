@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::StreamExt;
 use headcount::{AdapterInfo, Change, Delivery, Host, HostSettings, JournalSettings};
@@ -23,7 +23,7 @@ use headcount_adapter_jsonl::{
 };
 use headcount_contract::{
     AdapterSpec, ChildId, ChildState, EventKind, LifecycleEvent, Outcome, Signal, SourceId,
-    Urgency, WireLimits, parse_event,
+    Timestamp, Urgency, WireLimits, parse_event,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::json;
@@ -307,7 +307,9 @@ fn check_reopened(journal: &Path, shown: &Shown, mut sleepers: Sleepers) -> Resu
                 sleeper.record
             );
         }
-        // Seen to live, and by nobody's word but the process table's.
+        // Seen to live after the reopening, which is by nobody's word but the process table's: whoever
+        // started them is dead.
+        let opened = Timestamp::from(SystemTime::now());
         let all_seen = host.wait_until(|view| {
             sleepers.pids.keys().all(|id| {
                 let record = &view.child(&of, id).unwrap().record;
@@ -316,7 +318,7 @@ fn check_reopened(journal: &Path, shown: &Shown, mut sleepers: Sleepers) -> Resu
                         .provenance
                         .heartbeat
                         .as_ref()
-                        .is_some_and(|by| by.cause.to_string().contains("readopted:"))
+                        .is_some_and(|by| by.received_at > opened)
             })
         });
         tokio::time::timeout(Duration::from_mins(1), all_seen).await?;

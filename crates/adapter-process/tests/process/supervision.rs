@@ -247,7 +247,8 @@ async fn the_lifecycle_descriptor_may_be_one_that_the_host_uses_itself() {
     let taken = std::fs::File::open("/dev/null").unwrap();
     let fd = u16::try_from(taken.as_raw_fd()).unwrap();
     let mut options = ProcessOptions::new("sh");
-    options.args = vec!["-c".into(), format!("echo garbage >&{fd}")];
+    // Not every shell redirects to a descriptor above 9.
+    options.args = vec!["-c".into(), format!("echo garbage > /dev/fd/{fd}")];
     options.lifecycle_fd = Some(fd);
     let events = run(options).await;
     assert!(transcript(&events).contains("error: a line of the lifecycle stream was refused"));
