@@ -1,5 +1,6 @@
 //! A scripted gateway on a WebSocket.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,16 @@ pub struct HermesRig {
     served: Option<Served>,
     token: Option<tempfile::TempPath>,
     commands: u64,
+    /// The commands for which children wait.
+    asked: HashMap<ChildId, String>,
+}
+
+impl HermesRig {
+    /// Has a child wait until this command is approved.
+    fn ask(&self, child: &ChildId, command: &str) {
+        self.gateway.tool(child.as_str(), "terminal", command);
+        self.gateway.approval(SESSION, command);
+    }
 }
 
 impl Default for HermesRig {
@@ -30,6 +41,7 @@ impl Default for HermesRig {
             served: None,
             token: None,
             commands: 0,
+            asked: HashMap::new(),
         }
     }
 }
@@ -87,21 +99,29 @@ impl Rig for HermesRig {
             // A gateway says which command waits, so it has to be this child's and no other's.
             self.commands += 1;
             let command = format!("rm -rf nothing-{}", self.commands);
-            self.gateway.tool(child.as_str(), "terminal", &command);
-            self.gateway.approval(SESSION, &command);
+            self.ask(child, &command);
+            self.asked.insert(child.clone(), command);
             return Ok(ChildState::WAITING);
         }
+        self.asked.remove(child);
         self.gateway.thinking(child.as_str(), "(¬_¬) mulling...");
         Ok(ChildState::RUNNING)
     }
 
     async fn activity(&mut self, child: &ChildId, text: &str) -> Result<(), RigError> {
         self.gateway.progress(child.as_str(), text);
+        // Whoever goes on waits no longer, as a gateway tells it; this one shall wait on.
+        if let Some(command) = self.asked.get(child) {
+            self.ask(child, command);
+        }
         Ok(())
     }
 
     async fn heartbeat(&mut self, child: &ChildId) -> Result<(), RigError> {
-        self.gateway.thinking(child.as_str(), "(¬_¬) mulling...");
+        // A child that waits is silent: being listed is its heartbeat.
+        if !self.asked.contains_key(child) {
+            self.gateway.thinking(child.as_str(), "(¬_¬) mulling...");
+        }
         Ok(())
     }
 
