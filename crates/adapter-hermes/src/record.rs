@@ -10,10 +10,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
-use headcount_contract::{AdapterError, AdapterErrorKind, Timestamp};
+use headcount_contract::{AdapterError, AdapterErrorKind, ChildId, Timestamp};
 use serde_json::{Map, Value, json};
 
 use crate::frame::{self, EventFrame, Frame};
+use crate::translate::Ending;
 
 /// How many lines wait for the disk; more are left out, and counted.
 const WAITING: usize = 4096;
@@ -55,11 +56,7 @@ impl Recorder {
             began,
             left_out: AtomicU64::new(0),
         };
-        recorder.line(
-            "note",
-            began,
-            &json!({"note": "record of a Hermes gateway", "at": began}),
-        );
+        recorder.remark(&Remark::Began(began), began);
         Ok(recorder)
     }
 
@@ -101,9 +98,9 @@ impl Recorder {
         self.line("in", at, &frame);
     }
 
-    /// Records why a connection ended.
-    pub(crate) fn note(&self, note: &str, at: Timestamp) {
-        self.line("note", at, &json!({"note": note}));
+    /// Records what is no frame.
+    pub(crate) fn remark(&self, remark: &Remark, at: Timestamp) {
+        self.line("note", at, &remark.to_json());
     }
 
     fn line(&self, dir: &str, at: Timestamp, frame: &Value) {
@@ -134,6 +131,74 @@ fn write(lines: &Receiver<String>, file: File) {
         }
         if file.flush().is_err() {
             return;
+        }
+    }
+}
+
+/// What is known of the children besides the frames.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Remark {
+    /// When the record begins.
+    Began(Timestamp),
+    /// The connection was lost.
+    Disconnected,
+    /// How a child ended by its transcript.
+    Transcript {
+        /// Which child.
+        child: ChildId,
+        /// What its transcript says.
+        ending: Ending,
+    },
+    /// The gateway has ended, with details for the children that it ran.
+    Exited(Map<String, Value>),
+}
+
+impl Remark {
+    fn to_json(&self) -> Value {
+        match self {
+            Self::Began(at) => json!({"note": "record of a Hermes gateway", "at": at}),
+            Self::Disconnected => json!({"note": "disconnected"}),
+            Self::Transcript { child, ending } => json!({
+                "note": "transcript", "child": child, "status": ending.status,
+                "details": ending.details,
+            }),
+            Self::Exited(facts) => json!({"note": "exit", "facts": facts}),
+        }
+    }
+
+    /// Reads the note of a record, of ours or of another recorder: `ws closed` and `exit` with
+    /// their codes, negative for a signal. Nothing for what says nothing of children.
+    pub(crate) fn read(note: &Map<String, Value>) -> Option<Self> {
+        let text = |key: &str| note.get(key).and_then(Value::as_str);
+        let object = |key: &str| note.get(key).and_then(Value::as_object).cloned();
+        if let Some(at) = text("at") {
+            return at.parse().ok().map(Self::Began);
+        }
+        match text("note")? {
+            "disconnected" => Some(Self::Disconnected),
+            // A connection that was closed in order has nothing more to say; one that broke has.
+            "ws closed" => {
+                (note.get("code") != Some(&Value::from(1000))).then_some(Self::Disconnected)
+            }
+            "transcript" => Some(Self::Transcript {
+                child: ChildId::new(text("child")?).ok()?,
+                ending: Ending {
+                    status: text("status")?.to_owned(),
+                    basis: "transcript",
+                    details: object("details").unwrap_or_default(),
+                },
+            }),
+            "exit" | "serve exit" => {
+                let code = note.get("code").and_then(Value::as_i64);
+                Some(Self::Exited(object("facts").unwrap_or_else(|| {
+                    let told = code.map(|code| match code {
+                        0.. => ("gatewayExitCode".to_owned(), json!(code)),
+                        _ => ("gatewaySignal".to_owned(), json!(code.unsigned_abs())),
+                    });
+                    told.into_iter().collect()
+                })))
+            }
+            _ => None,
         }
     }
 }
@@ -196,4 +261,56 @@ fn told(result: &Value) -> Value {
         }
     }
     Value::Object(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(note: &Value, expected: Option<&Remark>) {
+        let read = Remark::read(note.as_object().unwrap());
+        assert_eq!(read.as_ref(), expected, "{note}");
+    }
+
+    fn exited(key: &str, value: i64) -> Remark {
+        Remark::Exited(Map::from_iter([(key.to_owned(), json!(value))]))
+    }
+
+    #[test]
+    fn what_is_remarked_is_read_again() {
+        let ending = Ending {
+            status: "interrupted".to_owned(),
+            basis: "transcript",
+            details: Map::from_iter([("durationSeconds".to_owned(), json!(1.93))]),
+        };
+        let child = ChildId::new("sa-0").unwrap();
+        for remark in [
+            Remark::Began(Timestamp::UNIX_EPOCH),
+            Remark::Disconnected,
+            Remark::Transcript { child, ending },
+            exited("gatewaySignal", 9),
+        ] {
+            check(&remark.to_json(), Some(&remark));
+        }
+    }
+
+    #[test]
+    fn notes_of_other_recorders_are_read() {
+        let broke = json!({"note": "ws closed", "conn": "c3", "code": 1006});
+        check(&broke, Some(&Remark::Disconnected));
+        let killed = json!({"note": "exit", "code": -9});
+        check(&killed, Some(&exited("gatewaySignal", 9)));
+        let ended = json!({"note": "serve exit", "code": 0});
+        check(&ended, Some(&exited("gatewayExitCode", 0)));
+        for nothing in [
+            json!({"note": "ws closed", "code": 1000}),
+            json!({"note": "spawned", "pid": 7}),
+            json!({"note": "transcript", "child": "", "status": "failed"}),
+            json!({"note": "transcript", "child": "sa-0"}),
+            json!({"at": "noon"}),
+            json!({}),
+        ] {
+            check(&nothing, None);
+        }
+    }
 }

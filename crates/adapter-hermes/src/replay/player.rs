@@ -10,6 +10,7 @@ use headcount_contract::{
 use serde_json::{Map, Value};
 
 use crate::frame::{self, Decoded, Frame, RpcError};
+use crate::record::Remark;
 use crate::translate::{Output, Ready, Translator};
 
 /// How many requests of the host wait for their recorded answers.
@@ -88,15 +89,18 @@ impl Player {
 
     /// The record has ended, and no more evidence will come: what has not ended is lost.
     pub(super) fn finish(&mut self, now: Timestamp) -> Output {
-        let unfinished = !self.translator.unfinished().is_empty();
-        if unfinished {
+        let at = self.last.unwrap_or(now);
+        self.gone("end_of_record", &Map::new(), at);
+        self.translator.take()
+    }
+
+    /// No more evidence of the children that have not ended will come.
+    fn gone(&mut self, basis: &'static str, facts: &Map<String, Value>, at: Timestamp) {
+        if !self.translator.unfinished().is_empty() {
             self.translator
                 .discontinuity(DiscontinuityCause::Disconnected, Gap::Possible);
         }
-        let at = self.last.unwrap_or(now);
-        self.translator
-            .gateway_gone("end_of_record", &Map::new(), at);
-        self.translator.take()
+        self.translator.gateway_gone(basis, facts, at);
     }
 
     fn content(&mut self, content: Content, at: Timestamp) {
@@ -106,7 +110,7 @@ impl Player {
                     self.asked.insert(id, params);
                 }
             }
-            Content::Note(note) => self.note(&note),
+            Content::Note(note) => self.note(&note, at),
             Content::Frame(Frame::Response { id, outcome }) => self.response(&id, outcome, at),
             Content::Frame(frame) => self.frame(frame, at),
         }
@@ -137,19 +141,17 @@ impl Player {
         self.translator.put_back(output);
     }
 
-    fn note(&mut self, note: &Map<String, Value>) {
-        if let Some(at) = note
-            .get("at")
-            .and_then(Value::as_str)
-            .and_then(|at| at.parse().ok())
-        {
-            self.began = at;
-        }
-        let text = note.get("note").and_then(Value::as_str).unwrap_or_default();
-        // A connection that was closed in order has nothing more to say; one that broke has.
-        if text == "ws closed" && note.get("code") != Some(&Value::from(1000)) {
-            self.translator
-                .discontinuity(DiscontinuityCause::Disconnected, Gap::Possible);
+    fn note(&mut self, note: &Map<String, Value>, at: Timestamp) {
+        match Remark::read(note) {
+            Some(Remark::Began(began)) => self.began = began,
+            Some(Remark::Disconnected) => self
+                .translator
+                .discontinuity(DiscontinuityCause::Disconnected, Gap::Possible),
+            Some(Remark::Transcript { child, ending }) => {
+                self.translator.conclude(&child, ending, at);
+            }
+            Some(Remark::Exited(facts)) => self.gone("gateway_exit", &facts, at),
+            None => {}
         }
     }
 
@@ -183,7 +185,9 @@ impl Player {
         } else if let Some(session) = session {
             if result.contains_key("events") {
                 let result = Value::Object(result);
-                self.translator.replayed(&session, Some(&result), at);
+                let after = params.get("last_seen").and_then(Value::as_u64);
+                let after = after.unwrap_or(0);
+                self.translator.replayed(&session, after, Some(&result), at);
             } else if result.contains_key("subagents") {
                 self.translator
                     .subagents(&session, &Value::Object(result), at);

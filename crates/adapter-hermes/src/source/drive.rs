@@ -151,14 +151,14 @@ async fn resume(
             shared.health.count("sessions_not_resumed", 1);
             whole = false;
             if !live.is_empty() {
-                replays.push((live, None));
+                replays.push((live, 0, None));
             }
             continue;
         };
         if now_live != live {
             whole = false;
             if !live.is_empty() {
-                replays.push((live, None));
+                replays.push((live, 0, None));
             }
         }
         let last_seen = shared.with(|translator| {
@@ -167,7 +167,7 @@ async fn resume(
         });
         let replay = events_since(shared, requester, &now_live, last_seen).await;
         whole &= replay.as_ref().is_some_and(replay_is_whole);
-        replays.push((now_live, replay));
+        replays.push((now_live, last_seen, replay));
     }
     shared.with(|translator| {
         if reconnected {
@@ -178,8 +178,8 @@ async fn resume(
             };
             translator.discontinuity(DiscontinuityCause::Reconnected, gap);
         }
-        for (session, replay) in &replays {
-            translator.replayed(session, replay.as_ref(), now());
+        for (session, after, replay) in &replays {
+            translator.replayed(session, *after, replay.as_ref(), now());
         }
     });
 }
@@ -240,7 +240,7 @@ async fn probe(shared: &Arc<Shared>, requester: &Requester, session: Option<&str
 /// Finds out whether everything of a session can be had from its beginning.
 async fn probe_history(shared: &Arc<Shared>, requester: &Requester, session: &str) {
     if let Some(replay) = events_since(shared, requester, session, 0).await {
-        shared.with(|translator| translator.replayed(session, Some(&replay), now()));
+        shared.with(|translator| translator.replayed(session, 0, Some(&replay), now()));
     }
 }
 

@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, watch};
 pub(crate) use self::reconcile::omitted;
 use self::requests::Requester;
 use crate::config::HermesConfig;
-use crate::record::Recorder;
+use crate::record::{Recorder, Remark};
 use crate::translate::{Output, Ready, Translator};
 use crate::transport::{End, Link, stdio, websocket};
 
@@ -190,6 +190,14 @@ impl Shared {
         self.stop.borrow().is_some() || self.fanout.is_closed()
     }
 
+    /// Tells how many lines the disk was too slow for, if anything is recorded.
+    fn tell_left_out(&self) {
+        if let Some(recorder) = self.recorder.get() {
+            self.health
+                .gauge("record_lines_left_out", recorder.left_out());
+        }
+    }
+
     /// Whether the gateway of this connection has said that it does not know the method.
     pub(crate) fn lacks(&self, method: &str) -> bool {
         lock(&self.unknown_methods).contains(method)
@@ -347,13 +355,8 @@ async fn session(
             let _ = (&mut pumping).await;
         }
         let end = end.unwrap_or(End::Disconnected("the gateway is gone".to_owned()));
-        if let Some(recorder) = recorder {
-            recorder.note(&end.to_string(), now());
-            shared
-                .health
-                .gauge("record_lines_left_out", recorder.left_out());
-        }
         reconcile::gateway_ended(shared, process, &end).await;
+        shared.tell_left_out();
         return (end, spoke);
     }
     // Dropping the requester ends the connection, and with it the reading.
@@ -368,12 +371,10 @@ async fn session(
     if end != End::Overlong {
         lock(&shared.replaying).clear();
     }
-    if let Some(recorder) = recorder {
-        recorder.note(&end.to_string(), now());
-        shared
-            .health
-            .gauge("record_lines_left_out", recorder.left_out());
+    if let Some(recorder) = recorder.filter(|_| !shared.is_stopping()) {
+        recorder.remark(&Remark::Disconnected, now());
     }
+    shared.tell_left_out();
     (end, spoke)
 }
 

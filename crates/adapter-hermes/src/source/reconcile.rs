@@ -10,6 +10,7 @@ use super::requests::Requester;
 use super::{Shared, drive, now};
 use crate::evidence;
 use crate::frame::RpcError;
+use crate::record::Remark;
 use crate::translate::Unfinished;
 use crate::transport::{End, stdio};
 
@@ -39,7 +40,9 @@ pub(crate) async fn omitted(shared: &Arc<Shared>, requester: &Requester, omitted
         let last_seen = shared.with(|translator| translator.last_seen(&session));
         let replay = drive::events_since(shared, requester, &session, last_seen).await;
         if let Some(replay) = replay {
-            shared.with(|translator| translator.replayed(&session, Some(&replay), now()));
+            shared.with(|translator| {
+                translator.replayed(&session, last_seen, Some(&replay), now());
+            });
         }
         if left()
             .iter()
@@ -72,6 +75,10 @@ pub(super) async fn transcripts(shared: &Arc<Shared>, children: &[Unfinished]) {
     let children = children.to_vec();
     let found = tokio::task::spawn_blocking(move || evidence::look(&home, &children)).await;
     for (child, ending) in found.unwrap_or_default() {
+        if let Some(recorder) = shared.recorder.get() {
+            let (child, ending) = (child.clone(), ending.clone());
+            recorder.remark(&Remark::Transcript { child, ending }, now());
+        }
         shared.with(|translator| translator.conclude(&child, ending, now()));
     }
 }
@@ -94,6 +101,9 @@ pub(super) async fn gateway_ended(shared: &Arc<Shared>, process: &stdio::Process
     let mut facts: Map<String, Value> = exit.facts();
     if !orphans.is_empty() {
         facts.insert("orphans".to_owned(), json!(orphans));
+    }
+    if let Some(recorder) = shared.recorder.get() {
+        recorder.remark(&Remark::Exited(facts.clone()), now());
     }
     shared.with(|translator| translator.gateway_gone("gateway_exit", &facts, now()));
     let mut message = exit.to_string();

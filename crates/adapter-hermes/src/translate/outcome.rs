@@ -30,17 +30,38 @@ pub(super) fn state(status: &str) -> Option<ChildState> {
     })
 }
 
-/// Whether a child that "completed" in truth never got an answer of its model: gateway 0.19 reports
-/// failed model calls so, with no token used and the error in the place of the summary.
+/// Whether a child that "completed" in truth gave no answer.
+///
+/// Gateway 0.19 reports failed calls of the model so, with no token used and the error in the place
+/// of the summary. All gateways report so a child whose model said nothing, or that was stopped by
+/// the limit of its iterations: then the summary is the gateway's own explanation.
 pub(super) fn is_suspect(outcome: Outcome, tokens: Option<u64>, summary: Option<&str>) -> bool {
     let Some(summary) = summary else { return false };
+    outcome == Outcome::Completed
+        && (explains_itself(summary) || (tokens == Some(0) && is_failed_call(summary)))
+}
+
+/// The error of a call of the model in the place of an answer.
+fn is_failed_call(summary: &str) -> bool {
     let http_error = summary.strip_prefix("HTTP ").is_some_and(|rest| {
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         digits == 3 && rest.starts_with(['4', '5'])
     });
-    outcome == Outcome::Completed
-        && tokens == Some(0)
-        && (http_error || summary.starts_with("API call failed"))
+    http_error || summary.starts_with("API call failed")
+}
+
+/// The gateway says in the place of an answer why there is none. Newer ones write the names of their
+/// texts there, `explainer.no_reply_prefixexplainer.empty_response`.
+fn explains_itself(summary: &str) -> bool {
+    const NO_ANSWER: [&str; 4] = [
+        "⚠️ No reply:",
+        "⚠️ **No visible answer was produced.**",
+        "explainer.no_reply_prefix",
+        "I reached the iteration limit and couldn't generate a summary.",
+    ];
+    // What the child said before may precede it.
+    let mut lines = summary.lines();
+    lines.any(|line| NO_ANSWER.iter().any(|text| line.starts_with(text)))
 }
 
 #[cfg(test)]
@@ -92,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_completed_child_without_tokens_and_with_an_error_for_a_summary_is_suspect() {
+    fn a_completed_child_is_suspect_if_its_summary_is_no_answer() {
         let check = |outcome, tokens, summary, expected| {
             assert_eq!(
                 is_suspect(outcome, tokens, summary),
@@ -120,5 +141,38 @@ mod tests {
         check(Completed, Some(12), Some("HTTP 400: bad request"), false);
         check(Completed, None, Some("HTTP 400: bad request"), false);
         check(Failed, Some(0), Some("HTTP 400: bad request"), false);
+        // The gateway's own words, whatever was used before.
+        check(
+            Completed,
+            Some(548),
+            Some("⚠️ No reply: the model returned empty content after retries and any fallback"),
+            true,
+        );
+        check(
+            Completed,
+            Some(274),
+            Some("Short title\n\n⚠️ No reply: the maximum tool-iteration limit was reached"),
+            true,
+        );
+        check(
+            Completed,
+            Some(548),
+            Some("explainer.no_reply_prefixexplainer.empty_response"),
+            true,
+        );
+        check(
+            Completed,
+            Some(274),
+            Some("I reached the iteration limit and couldn't generate a summary."),
+            true,
+        );
+        check(
+            Completed,
+            Some(9),
+            Some("There was ⚠️ No reply: it said"),
+            false,
+        );
+        check(Completed, Some(9), Some("explainer.rs is written"), false);
+        check(Failed, Some(0), Some("⚠️ No reply: nothing"), false);
     }
 }

@@ -15,6 +15,8 @@ pub(super) struct SeenEvents {
     /// Everything below has been seen.
     next: u64,
     ahead: BTreeSet<u64>,
+    /// Some below were never seen, and are not waited for any more.
+    gave_up: bool,
 }
 
 impl Default for SeenEvents {
@@ -22,6 +24,7 @@ impl Default for SeenEvents {
         Self {
             next: 1,
             ahead: BTreeSet::new(),
+            gave_up: false,
         }
     }
 }
@@ -37,6 +40,7 @@ impl SeenEvents {
             && let Some(oldest) = self.ahead.pop_first()
         {
             // What lies before it is given up on.
+            self.gave_up = true;
             self.next = oldest.saturating_add(1);
             self.advance();
         }
@@ -46,6 +50,11 @@ impl SeenEvents {
     /// The number after which a replay must begin so that nothing is missed.
     pub(super) fn last_seen(&self) -> u64 {
         self.next - 1
+    }
+
+    /// Whether every event up to `seq` has been seen.
+    pub(super) fn has_all_to(&self, seq: u64) -> bool {
+        !self.gave_up && seq < self.next
     }
 
     fn advance(&mut self) {
@@ -77,6 +86,7 @@ mod tests {
             [true, true, true, false]
         );
         assert_eq!(seen.last_seen(), 3);
+        assert!(seen.has_all_to(3) && !seen.has_all_to(4));
     }
 
     #[test]
@@ -86,6 +96,7 @@ mod tests {
             assert!(seen.note(seq * 2 + 1));
         }
         assert!(seen.ahead.len() <= AHEAD);
+        assert!(!seen.has_all_to(0), "what was given up on stays missing");
         assert!(!seen.note(39_999));
         assert!(seen.note(u64::MAX));
         assert!(!seen.note(u64::MAX));

@@ -103,15 +103,20 @@ impl Translator {
         }
     }
 
-    /// What `session.events.since` answered, or nothing if it could not be had: reads it, and then
-    /// the events that waited.
-    pub(crate) fn replayed(&mut self, id: &str, result: Option<&Value>, at: Timestamp) {
+    /// What `session.events.since` answered when it was asked for what came after `after`, or
+    /// nothing if it could not be had: reads it, and then the events that waited.
+    ///
+    /// The session's whole history is known if nothing lies between what had been seen and what
+    /// was asked for.
+    pub(crate) fn replayed(&mut self, id: &str, after: u64, result: Option<&Value>, at: Timestamp) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
         let held = session.held.take().unwrap_or_default();
         session.history = match result {
-            Some(result) if replay_is_whole(result) => Capability::Known,
+            Some(result) if replay_is_whole(result) && session.seen.has_all_to(after) => {
+                Capability::Known
+            }
             _ => Capability::Unknown,
         };
         let missed = result
@@ -137,7 +142,7 @@ impl Translator {
             .map(|(id, _)| id.clone())
             .collect();
         for id in held {
-            self.replayed(&id, None, at);
+            self.replayed(&id, 0, None, at);
         }
     }
 

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use headcount_contract::{
-    ChildState, LifecycleEvent, Sequence, Signal, Snapshot, SourceEpoch, SourceId, Timestamp,
+    Capability, ChildState, LifecycleEvent, Sequence, Signal, Snapshot, SourceEpoch, SourceId,
+    Timestamp,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -75,6 +76,30 @@ fn states(translator: &Translator, session: &str) -> Vec<(String, ChildState)> {
     let own = children.filter(|child| child.session.as_deref() == Some(session));
     own.map(|child| (child.id().to_string(), child.state))
         .collect()
+}
+
+#[test]
+fn history_is_known_only_if_nothing_lies_before_the_replay() {
+    let check = |seen: &[u64], after: u64, truncated: bool, expected: Capability| {
+        let mut translator = translator();
+        for seq in seen {
+            let mut event = event("s", "tool", 0);
+            event["params"]["seq"] = json!(seq);
+            translator.frame(frame(event), AT);
+        }
+        let answer = json!({"events": [], "truncated": truncated});
+        translator.replayed("s", after, Some(&answer), AT);
+        assert_eq!(
+            translator.sessions["s"].history, expected,
+            "{seen:?}, {after}"
+        );
+    };
+    check(&[4, 7], 0, false, Capability::Known);
+    check(&[1, 2, 3], 3, false, Capability::Known);
+    check(&[1, 2, 3], 2, false, Capability::Known);
+    check(&[1, 2, 3], 3, true, Capability::Unknown);
+    check(&[4, 7], 7, false, Capability::Unknown);
+    check(&[1, 3], 3, false, Capability::Unknown);
 }
 
 const KINDS: [&str; 5] = ["start", "tool", "thinking", "complete", "spawn_requested"];

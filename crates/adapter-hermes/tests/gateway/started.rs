@@ -1,6 +1,7 @@
 //! Gateways that the adapter starts, on pipes.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -203,14 +204,17 @@ async fn orphans() {
     );
 }
 
+/// The transcript of the only task of a delegation.
+fn write_transcript(home: &Path, delegation: &str, status: &str) {
+    let folder = home.join("cache/delegation/live").join(delegation);
+    std::fs::create_dir_all(&folder).unwrap();
+    let ended = format!("16:58:01 final    | status={status} duration=1.93s\n");
+    std::fs::write(folder.join("task-0.log"), ended).unwrap();
+}
+
 async fn transcript() {
     let home = tempfile::tempdir().unwrap();
-    let folder = home
-        .path()
-        .join("cache/delegation/live/deleg_sa-0-00000000");
-    std::fs::create_dir_all(&folder).unwrap();
-    let ended = "16:58:01 final    | status=interrupted duration=1.93s\n";
-    std::fs::write(folder.join("task-0.log"), ended).unwrap();
+    write_transcript(home.path(), "deleg_sa-0-00000000", "interrupted");
     let steps = [
         Step::AwaitRequests(2),
         Step::Start("one".into()),
@@ -381,6 +385,7 @@ async fn record() {
         Step::Line(prompt.into()),
         Step::Start("one".into()),
         Step::Start("two".into()),
+        Step::Start("three".into()),
         Step::Complete {
             goal: "one".into(),
             status: "interrupted".into(),
@@ -389,12 +394,18 @@ async fn record() {
     ];
     let mut config = process("0.22", &steps);
     config.record = Some(path.clone());
+    config.hermes_home = Some(folder.path().to_owned());
+    write_transcript(folder.path(), "deleg_sa-0-00000002", "failed");
     let mut watched = Watched::of(config.clone());
     watched.until_finished().await;
     let live = account(&watched.seen);
+    let bases = |seen: &[Signal]| {
+        ["sa-0-00000001", "sa-0-00000002"].map(|id| detail(seen, id, "basis").unwrap())
+    };
+    assert_eq!(bases(&watched.seen), ["gateway_exit", "transcript"]);
     drop(watched);
     // The writing thread ends with the last sender.
-    let complete = |text: &str| text.contains("signal 9");
+    let complete = |text: &str| text.contains(r#""gatewaySignal":9"#);
     let text = loop {
         let text = std::fs::read_to_string(&path).unwrap();
         if complete(&text) {
@@ -406,6 +417,12 @@ async fn record() {
     let replayed = replay::adapter(&path, source()).unwrap();
     let replayed: Vec<_> = replayed.subscribe().unwrap().collect().await;
     assert_eq!(account(&replayed), live);
+    // Why is recorded, too: not only frames tell of an end.
+    assert_eq!(bases(&replayed), ["gateway_exit", "transcript"]);
+    assert_eq!(
+        detail(&replayed, "sa-0-00000001", "gatewaySignal").unwrap(),
+        9
+    );
     // A record is never written over.
     let refused = Watched::try_of(config).err().unwrap();
     assert_eq!(refused.kind(), AdapterErrorKind::InvalidConfig);

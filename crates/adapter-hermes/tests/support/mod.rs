@@ -36,9 +36,9 @@ pub fn recordings() -> Vec<String> {
     found
 }
 
-/// A readable account of signals: time since `began`, child, what happened, details.
-#[derive(Default)]
+/// A readable account of signals: time since the first event, child, what happened, details.
 pub struct Transcript {
+    began: Timestamp,
     text: String,
     capabilities: HashMap<ChildId, Capabilities>,
     last: String,
@@ -47,23 +47,32 @@ pub struct Transcript {
 
 impl Transcript {
     pub fn of(signals: &[Signal]) -> String {
-        let mut transcript = Self::default();
-        // Times are told after the first event's.
-        let began = signals.iter().find_map(|signal| match signal {
-            Signal::Event(event) => Some(event.observed_at()),
-            _ => None,
-        });
-        let began = began.unwrap_or(Timestamp::UNIX_EPOCH);
+        let mut transcript = Self::beginning_at(signals);
         for signal in signals {
-            transcript.signal(signal, began);
+            transcript.signal(signal);
         }
         transcript.finish()
     }
 
-    pub fn signal(&mut self, signal: &Signal, began: Timestamp) {
+    /// One that tells times after the first event of these.
+    pub fn beginning_at(signals: &[Signal]) -> Self {
+        let began = signals.iter().find_map(|signal| match signal {
+            Signal::Event(event) => Some(event.observed_at()),
+            _ => None,
+        });
+        Self {
+            began: began.unwrap_or(Timestamp::UNIX_EPOCH),
+            text: String::new(),
+            capabilities: HashMap::new(),
+            last: String::new(),
+            repeated: 0,
+        }
+    }
+
+    pub fn signal(&mut self, signal: &Signal) {
         match signal {
-            Signal::Event(event) => self.event(event, began),
-            Signal::Snapshot(snapshot) => self.snapshot(snapshot, began),
+            Signal::Event(event) => self.event(event),
+            Signal::Snapshot(snapshot) => self.snapshot(snapshot),
             Signal::Discontinuity(d) => self.line(&format!("-- {:?}, gap {:?}", d.cause, d.gap)),
             Signal::Health(health) => self.line(&format!(
                 "-- health {} {:?} {:?}",
@@ -78,8 +87,9 @@ impl Transcript {
         self.text
     }
 
-    fn event(&mut self, event: &LifecycleEvent, began: Timestamp) {
-        let after = event.observed_at().saturating_since(began).as_secs_f64();
+    fn event(&mut self, event: &LifecycleEvent) {
+        let after = event.observed_at().saturating_since(self.began);
+        let after = after.as_secs_f64();
         let child = event.child_id();
         let mut what = event.kind().as_str().to_owned();
         if let Some(state) = event.state().filter(|_| event.kind() != EventKind::Created) {
@@ -120,7 +130,7 @@ impl Transcript {
         self.line(&line);
     }
 
-    fn snapshot(&mut self, snapshot: &Snapshot, _: Timestamp) {
+    fn snapshot(&mut self, snapshot: &Snapshot) {
         let kind = match snapshot {
             Snapshot::Complete(_) => "complete",
             Snapshot::Partial(_) => "partial",
@@ -133,7 +143,7 @@ impl Transcript {
         self.line(&format!("== {kind}: [{}]", children.join(", ")));
     }
 
-    fn line(&mut self, line: &str) {
+    pub fn line(&mut self, line: &str) {
         if line == self.last {
             self.repeated += 1;
             return;
