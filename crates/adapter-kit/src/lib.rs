@@ -21,4 +21,4 @@ pub use coalesce::Coalescer;
 pub use config::config_object;
 pub use fanout::Fanout;
 pub use health::HealthCell;
-pub use mint::{EventMint, new_epoch};
+pub use mint::{EventMint, first_sequence, new_epoch};

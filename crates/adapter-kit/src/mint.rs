@@ -57,19 +57,20 @@ impl EventMint {
     }
 
     /// The same with counters that begin at `first`: for a source whose life outlasts the adapter's,
-    /// so that an adapter that comes back to it never uses a position twice. The milliseconds since
-    /// 1970 serve well.
+    /// so that an adapter that comes back to it never uses a position twice.
+    /// [`first_sequence`] serves well.
     ///
     /// ```
-    /// use headcount_adapter_kit::EventMint;
+    /// use headcount_adapter_kit::{EventMint, first_sequence};
     /// use headcount_contract::*;
     ///
     /// let source = SourceIdentity::new(SourceId::new("gateway")?, SourceEpoch::new("1")?);
+    /// let began = Timestamp::from_millis(1_796_000_000_000)?;
     /// let mut mint = EventMint::new(source, Capabilities::UNKNOWN, SequenceScope::Child)
-    ///     .beginning_at(Sequence::new(1_796_000_000_000).ok_or("too large")?);
+    ///     .beginning_at(first_sequence(began));
     /// let child = ChildIdentity::root(ChildId::new("a")?);
     /// let event = mint.event(&child, EventKind::Created, Timestamp::UNIX_EPOCH);
-    /// assert_eq!(event.sequence().map(Sequence::get), Some(1_796_000_000_000));
+    /// assert_eq!(event.sequence().map(Sequence::get), Some(1_796_000_000_000_000));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn beginning_at(mut self, first: Sequence) -> Self {
@@ -139,6 +140,31 @@ impl EventMint {
         self.next.remove(child);
     }
 }
+
+/// Where an adapter begins to count that may come back to a source in the same epoch: the
+/// microseconds since 1970 at its own beginning.
+///
+/// # Behavior
+///
+/// - An earlier adapter that began to count so is still behind, unless it made more than a million
+///   events in each second of its life. With milliseconds, a burst of a thousand would do.
+/// - At most 2^53 - 1, which is the year 2255; 0 before 1970.
+///
+/// ```
+/// use headcount_adapter_kit::first_sequence;
+/// use headcount_contract::Timestamp;
+/// assert_eq!(first_sequence(Timestamp::from_millis(1_796)?).get(), 1_796_000);
+/// assert_eq!(first_sequence(Timestamp::from_unix(-1, 0)?).get(), 0);
+/// # Ok::<(), headcount_contract::TimestampError>(())
+/// ```
+pub fn first_sequence(began: Timestamp) -> Sequence {
+    let micros = (began.as_nanos() / 1000).clamp(0, i128::from(MAX_SEQUENCE));
+    let micros = u64::try_from(micros).ok();
+    micros.and_then(Sequence::new).unwrap_or_default()
+}
+
+/// The largest integer that every reader of JSON holds exactly.
+const MAX_SEQUENCE: u64 = (1 << 53) - 1;
 
 /// An epoch that no other life of the source has had: the second in which it began and 32 random
 /// bits.

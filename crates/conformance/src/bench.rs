@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use headcount_contract::{
@@ -33,25 +33,43 @@ pub(crate) struct Story {
 
 #[derive(Debug, Default)]
 struct Inner {
+    /// What the waits serve, where they are many short ones.
+    goal: Option<String>,
     waiting_for: String,
+    /// What a person needs to have the same again.
+    remark: Option<String>,
     logs: Vec<Arc<Log>>,
 }
 
 impl Story {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn waiting_for(&self, what: impl Into<String>) {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.lock();
         inner.waiting_for = what.into();
     }
 
     /// What is being waited for.
     pub(crate) fn wait(&self) -> String {
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.waiting_for.clone()
+        let inner = self.lock();
+        match &inner.goal {
+            Some(goal) => format!("{goal} (at last waiting for {})", inner.waiting_for),
+            None => inner.waiting_for.clone(),
+        }
+    }
+
+    /// How to have the same again, as a line of its own, if there is anything to say.
+    pub(crate) fn remark(&self) -> String {
+        let inner = self.lock();
+        let remark = inner.remark.as_ref();
+        remark.map_or_else(String::new, |remark| format!("\n  {remark}"))
     }
 
     /// What each subscriber has seen last.
     pub(crate) fn tail(&self) -> String {
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let inner = self.lock();
         let mut text = String::new();
         for (at, log) in inner.logs.iter().enumerate() {
             let _ = write!(text, "\n  seen by subscriber {}:\n", at + 1);
@@ -84,6 +102,17 @@ impl Bench {
         self.story.waiting_for(what);
     }
 
+    /// What the waits that follow serve.
+    pub(crate) fn aim_at(&self, goal: impl Into<String>) {
+        let mut inner = self.story.lock();
+        inner.goal = Some(goal.into());
+    }
+
+    /// Says with a failure, whatever it will be, how to have the same again.
+    pub(crate) fn remark(&self, remark: impl Into<String>) {
+        self.story.lock().remark = Some(remark.into());
+    }
+
     pub(crate) fn rig(&mut self) -> Result<&mut dyn Rig, Failure> {
         match &mut self.rig {
             Some(rig) => Ok(rig.as_mut()),
@@ -112,15 +141,19 @@ impl Bench {
         Ok(self.follow(stream).await)
     }
 
+    /// Subscribes to a second adapter on the same source, the first being gone, and reads in a
+    /// task.
+    pub(crate) async fn watch_again(&mut self) -> Result<Watch, Failure> {
+        self.waiting_for("the rig to build a second adapter");
+        let adapter = self.rig()?.adapter_again().await?;
+        self.adapter = Some(adapter);
+        self.watch().await
+    }
+
     /// Reads a stream in a task.
     pub(crate) async fn follow(&self, stream: SignalStream) -> Watch {
         let watch = Watch::new(stream).await;
-        let mut inner = self
-            .story
-            .inner
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        inner.logs.push(watch.log());
+        self.story.lock().logs.push(watch.log());
         watch
     }
 

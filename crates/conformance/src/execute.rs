@@ -42,7 +42,8 @@ pub(crate) fn run(plan: &Arc<Plan>, case: &'static Case) -> Result<(), String> {
     };
     outcome.map_err(|what| {
         let sentence = rule::sentence(case.rule);
-        format!("{what}\n  rule {}: {sentence}{}", case.rule, story.tail())
+        let (remark, seen) = (story.remark(), story.tail());
+        format!("{what}{remark}\n  rule {}: {sentence}{seen}", case.rule)
     })
 }
 

@@ -40,11 +40,13 @@ pub enum Action {
     Restore,
     /// [`Rig::restart_source`].
     RestartSource,
+    /// [`Rig::adapter_again`].
+    AdapterAgain,
 }
 
 impl Action {
-    /// All of them.
-    pub const ALL: [Self; 14] = [
+    /// All of them. A slice, because there may come to be more.
+    pub const ALL: &'static [Self] = &[
         Self::StartChild,
         Self::StartSeveral,
         Self::StartEarly,
@@ -59,6 +61,7 @@ impl Action {
         Self::Break,
         Self::Restore,
         Self::RestartSource,
+        Self::AdapterAgain,
     ];
 
     /// What the rig would have to do, for the reason of an ignored case.
@@ -78,6 +81,7 @@ impl Action {
             Self::Break => "break the source",
             Self::Restore => "restore the source",
             Self::RestartSource => "restart the source",
+            Self::AdapterAgain => "build a second adapter on the same source",
         }
     }
 }
@@ -249,6 +253,12 @@ pub trait Rig: Send + 'static {
     /// Returns those that live on, with the state that the adapter must come to report.
     async fn restart_source(&mut self) -> Result<Vec<Started>, RigError> {
         Err(undeclared(Action::RestartSource))
+    }
+
+    /// Another adapter on the same source, which has gone on meanwhile: what a host that was
+    /// restarted builds. The first adapter is closed and dropped by then.
+    async fn adapter_again(&mut self) -> Result<Arc<dyn ChildLifecycleAdapter>, RigError> {
+        Err(undeclared(Action::AdapterAgain))
     }
 }
 

@@ -62,6 +62,11 @@ pub(crate) const RULES: &[(&str, &str, &str)] = &[
         "rule 2, O2",
     ),
     (
+        "events.again",
+        "An adapter that comes back to a source, in whichever epoch, gives no id and no position that an earlier one gave to another event.",
+        "rule 2, O1, O2",
+    ),
+    (
         "events.source",
         "An adapter that is one source says so in its events, in the epoch of its identity.",
         "I6",

@@ -1,6 +1,7 @@
 //! What a test crate calls: the adapter, its rig, and the run.
 
 use std::fmt;
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -216,10 +217,8 @@ impl Suite {
         );
         if !arguments.list && conclusion.num_ignored > 0 {
             let mut out = std::io::stdout().lock();
-            let _ = writeln!(out, "ignored, because:");
-            for (name, reason) in ignored {
-                let _ = writeln!(out, "    {name}: {reason}");
-            }
+            // A pipe that nobody reads any more is no failure.
+            let _ = out.write_all(reasons(&ignored).as_bytes());
         }
         conclusion.exit_code()
     }
@@ -240,6 +239,22 @@ impl Suite {
             })
             .collect()
     }
+}
+
+/// Why cases were ignored: each reason once, with its cases.
+fn reasons(ignored: &[(&str, String)]) -> String {
+    let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (name, reason) in ignored {
+        match by_reason.iter_mut().find(|(known, _)| known == reason) {
+            Some((_, names)) => names.push(name),
+            None => by_reason.push((reason, vec![name])),
+        }
+    }
+    let mut text = "ignored, because\n".to_owned();
+    for (reason, names) in by_reason {
+        let _ = write!(text, "  {reason}\n    {}\n", names.join("\n    "));
+    }
+    text
 }
 
 fn trial(plan: &Arc<Plan>, case: &'static Case) -> Trial {

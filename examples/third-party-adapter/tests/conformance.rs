@@ -60,14 +60,18 @@ impl Rig for SpoolRig {
             Action::Fail,
             Action::Break,
             Action::Restore,
+            Action::AdapterAgain,
         ])
     }
 
     async fn adapter(&mut self) -> Result<Arc<dyn ChildLifecycleAdapter>, RigError> {
         self.place = Some(tempfile::tempdir()?);
-        let folder = self.folder("here")?;
-        fs::create_dir(&folder)?;
-        let config = json!({ "folder": folder, "interval_ms": 10 });
+        fs::create_dir(self.folder("here")?)?;
+        self.adapter_again().await
+    }
+
+    async fn adapter_again(&mut self) -> Result<Arc<dyn ChildLifecycleAdapter>, RigError> {
+        let config = json!({ "folder": self.folder("here")?, "interval_ms": 10 });
         Ok((REGISTRATION.build)(AdapterSpec::new(config))?)
     }
 

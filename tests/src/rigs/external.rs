@@ -56,17 +56,19 @@ impl ExternalRig {
 #[async_trait]
 impl Rig for ExternalRig {
     fn actions(&self) -> Actions {
-        const SEEN: [Action; 4] = [
+        const SEEN: [Action; 5] = [
             Action::StartChild,
             Action::StartSeveral,
             Action::StartEarly,
             Action::Heartbeat,
+            Action::AdapterAgain,
         ];
-        const WITH_ENDS: [Action; 6] = [
+        const WITH_ENDS: [Action; 7] = [
             Action::StartChild,
             Action::StartSeveral,
             Action::StartEarly,
             Action::Heartbeat,
+            Action::AdapterAgain,
             Action::Finish,
             Action::Fail,
         ];
@@ -82,6 +84,10 @@ impl Rig for ExternalRig {
     }
 
     async fn adapter(&mut self) -> Result<Arc<dyn ChildLifecycleAdapter>, RigError> {
+        self.adapter_again().await
+    }
+
+    async fn adapter_again(&mut self) -> Result<Arc<dyn ChildLifecycleAdapter>, RigError> {
         let config: ExternalConfig = serde_json::from_value(serde_json::json!({
             "match": [{ "name": "sh", "command_contains": self.mark, "own_descendants": "adopt" }],
             "scan_interval": "100ms",

@@ -63,6 +63,7 @@ impl Rig for HermesRig {
             Action::Break,
             Action::Restore,
             Action::RestartSource,
+            Action::AdapterAgain,
         ])
     }
 
@@ -70,15 +71,19 @@ impl Rig for HermesRig {
         let served = self.gateway.serve(TOKEN).await?;
         let token = tempfile::NamedTempFile::new()?.into_temp_path();
         std::fs::write(&token, TOKEN)?;
+        self.served = Some(served);
+        self.token = Some(token);
+        self.adapter_again().await
+    }
+
+    async fn adapter_again(&mut self) -> Result<Arc<dyn ChildLifecycleAdapter>, RigError> {
         let mut config = HermesConfig::default();
-        config.ws = Some(served.url());
-        config.token_file = Some(token.to_path_buf());
+        config.ws = Some(self.served.as_ref().ok_or(NEVER)?.url());
+        config.token_file = self.token.as_ref().map(|token| token.to_path_buf());
         // Its session, so that its events come here, and its children are ours to interrupt.
         config.resume = vec![format!("stored-{SESSION}")];
         config.poll_interval = Duration::from_millis(50);
         config.reconnect_max = Duration::from_millis(250);
-        self.served = Some(served);
-        self.token = Some(token);
         Ok(Arc::new(HermesAdapter::new(
             SourceId::new("hermes")?,
             config,

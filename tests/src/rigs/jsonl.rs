@@ -15,6 +15,9 @@ use headcount_contract::{
 };
 use serde_json::json;
 
+/// The name of the worker's file.
+const STREAM: &str = "events.jsonl";
+
 /// A worker with one file.
 #[derive(Debug, Default)]
 pub struct JsonlRig {
@@ -108,15 +111,21 @@ impl Rig for JsonlRig {
             Action::Finish,
             Action::Fail,
             Action::RestartSource,
+            Action::AdapterAgain,
         ])
     }
 
     async fn adapter(&mut self) -> Result<Arc<dyn ChildLifecycleAdapter>, RigError> {
         let folder = tempfile::tempdir()?;
-        let path = folder.path().join("events.jsonl");
-        self.stream = Some(OpenOptions::new().create(true).append(true).open(&path)?);
+        let path = folder.path().join(STREAM);
+        self.stream = Some(OpenOptions::new().create(true).append(true).open(path)?);
         self.folder = Some(folder);
-        let config = json!({ "path": path, "poll_ms": 20 });
+        self.adapter_again().await
+    }
+
+    async fn adapter_again(&mut self) -> Result<Arc<dyn ChildLifecycleAdapter>, RigError> {
+        let folder = self.folder.as_ref().ok_or("there is no stream")?;
+        let config = json!({ "path": folder.path().join(STREAM), "poll_ms": 20 });
         Ok((REGISTRATION.build)(AdapterSpec::new(config))?)
     }
 

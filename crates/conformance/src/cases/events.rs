@@ -4,14 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime};
 
 use headcount_contract::{
-    Capabilities, ChildId, ChildState, EventId, EventKind, LifecycleEvent, Sequence, SequenceScope,
-    Signal, SourceEpoch, SourceId, Timestamp, WireLimits, parse_event,
+    ChildId, ChildState, EventKind, Sequence, SequenceScope, Signal, SourceEpoch, SourceId,
+    Timestamp, WireLimits, parse_event,
 };
 
-use crate::Action::{Activity, Fail, Finish, Heartbeat, RestartSource, StartChild};
+use crate::Action::{Activity, Fail, Finish, Heartbeat, StartChild};
 use crate::bench::Bench;
 use crate::case::Ability;
-use crate::case::Need::{Can, Known, OwnSource};
+use crate::case::Need::{Can, Known};
 use crate::case::{Case, Failure, case, ensure};
 use crate::watch::events;
 
@@ -51,30 +51,6 @@ pub(super) const CASES: &[Case] = &[
         "events.outcome",
         [Can(StartChild), Can(Fail)],
         a_bad_end_is_told_as_one
-    ),
-    case!(
-        "events::ids_are_unique",
-        "events.ids",
-        [Can(StartChild)],
-        ids_are_unique
-    ),
-    case!(
-        "events::bear_the_adapters_identity",
-        "events.source",
-        [OwnSource, Can(StartChild)],
-        bear_the_adapters_identity
-    ),
-    case!(
-        "events::the_epoch_changes_when_the_source_restarts",
-        "events.epoch",
-        [Can(StartChild), Can(RestartSource)],
-        the_epoch_changes_when_the_source_restarts
-    ),
-    case!(
-        "events::claim_no_capability_that_is_unknown",
-        "events.capabilities",
-        [OwnSource, Can(StartChild)],
-        claim_no_capability_that_is_unknown
     ),
     case!(
         "events::clocks_are_sane",
@@ -239,114 +215,6 @@ async fn a_bad_end_is_told_as_one(bench: &mut Bench) -> Result<(), Failure> {
     bench.settle(&watch).await?;
     bench.fail(&child).await?;
     bench.settle(&watch).await
-}
-
-async fn ids_are_unique(bench: &mut Bench) -> Result<(), Failure> {
-    let mut seen: HashMap<(SourceId, EventId), LifecycleEvent> = HashMap::new();
-    for event in events(&whole_lives(bench).await?) {
-        let key = (event.source().clone(), event.event_id().clone());
-        if let Some(before) = seen.insert(key, event.clone()) {
-            return Err(Failure::new(format!(
-                "the id {} names two events: {} of {} and {} of {}",
-                event.event_id(),
-                before.kind().as_str(),
-                before.child_id(),
-                event.kind().as_str(),
-                event.child_id()
-            )));
-        }
-    }
-    Ok(())
-}
-
-async fn bear_the_adapters_identity(bench: &mut Bench) -> Result<(), Failure> {
-    let watch = bench.watch().await?;
-    bench.live(&watch).await?;
-    let identity = bench.adapter().await?.identity();
-    for event in watch.events() {
-        ensure!(
-            *event.source_identity() == identity,
-            "the adapter is {} {}, its event says {} {}",
-            identity.source,
-            identity.epoch,
-            event.source(),
-            event.source_epoch()
-        );
-    }
-    Ok(())
-}
-
-async fn the_epoch_changes_when_the_source_restarts(bench: &mut Bench) -> Result<(), Failure> {
-    let watch = bench.watch().await?;
-    let before = bench.start().await?;
-    bench.settle(&watch).await?;
-    let epoch_of = |events: Vec<LifecycleEvent>, child: &ChildId| {
-        let mut of_child = events.into_iter().filter(|event| event.child_id() == child);
-        of_child.next().map(|event| event.source_epoch().clone())
-    };
-    let old = epoch_of(watch.events(), &before);
-    bench.waiting_for("the rig to restart its source");
-    let live_on = bench.rig()?.restart_source().await?;
-    bench.told.clear();
-    for started in live_on {
-        bench.note(started);
-    }
-    let after = bench.start().await?;
-    bench.waiting_for(format!(
-        "an event of {after}, which began after the restart"
-    ));
-    let new = watch
-        .until(|signals| epoch_of(events(signals), &after))
-        .await?;
-    ensure!(
-        old.as_ref() != Some(&new),
-        "the source restarted, and its events still bear the epoch {new}"
-    );
-    Ok(())
-}
-
-async fn claim_no_capability_that_is_unknown(bench: &mut Bench) -> Result<(), Failure> {
-    // Of one child more may be verified than of all, but never more than can be at best.
-    let best = bench
-        .plan
-        .registration
-        .map_or(Capabilities::UNKNOWN, |registration| {
-            registration.capabilities
-        });
-    let verified = bench.adapter().await?.capabilities();
-    for event in events(&whole_lives(bench).await?) {
-        let claimed = event.capabilities();
-        let pairs = [
-            ("history", claimed.history, verified.history, best.history),
-            (
-                "heartbeat",
-                claimed.heartbeat,
-                verified.heartbeat,
-                best.heartbeat,
-            ),
-            (
-                "snapshot",
-                claimed.snapshot,
-                verified.snapshot,
-                best.snapshot,
-            ),
-            ("cancel", claimed.cancel, verified.cancel, best.cancel),
-            (
-                "terminalCause",
-                claimed.terminal_cause,
-                verified.terminal_cause,
-                best.terminal_cause,
-            ),
-        ];
-        for (name, claimed, verified, best) in pairs {
-            ensure!(
-                !claimed.is_known() || verified.is_known() || best.is_known(),
-                "an event of {} claims {name}, which the adapter can never verify",
-                event.child_id()
-            );
-        }
-    }
-    Ok(())
 }
 
 async fn clocks_are_sane(bench: &mut Bench) -> Result<(), Failure> {

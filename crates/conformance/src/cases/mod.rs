@@ -4,6 +4,7 @@ mod cancel;
 mod config;
 mod events;
 mod health;
+mod identity;
 mod lineage;
 mod registration;
 mod runtime;
@@ -18,6 +19,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
     [
         subscribe::CASES,
         events::CASES,
+        identity::CASES,
         lineage::CASES,
         snapshot::CASES,
         cancel::CASES,

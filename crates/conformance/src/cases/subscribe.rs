@@ -193,7 +193,11 @@ async fn a_slow_subscriber_is_never_left_in_silence(bench: &mut Bench) -> Result
     /// More than anybody should want to keep for one subscriber.
     const COUNT: u64 = 20_000;
     let mut slow = bench.subscribe().await?;
+    let watch = bench.watch().await?;
     let child = bench.start().await?;
+    // An adapter that has not reached its source yet could see nothing of the flood.
+    bench.settle(&watch).await?;
+    drop(watch);
     bench.waiting_for("the flood, or for it to stand still");
     let mut count = Tally::default();
     {

@@ -15,6 +15,7 @@ use crate::bench::Bench;
 use crate::case::Ability;
 use crate::case::Need::{Can, Known};
 use crate::case::{Case, Failure, case};
+use crate::watch::{Watch, fold};
 
 pub(super) const CASES: &[Case] = &[
     case!(
@@ -82,10 +83,8 @@ async fn random_life(bench: &mut Bench, breaks: Breaks) -> Result<(), Failure> {
             .map_err(|_| Failure::new(format!("{SEED} is {text:?}, not a number")))?,
         Err(_) => fastrand::u64(..),
     };
-    let lived = live(bench, breaks, Rng::with_seed(seed)).await;
-    lived.map_err(|failure| {
-        Failure::new(format!("{}\n  live it again with {SEED}={seed}", failure.0))
-    })
+    bench.remark(format!("live it again with {SEED}={seed}"));
+    live(bench, breaks, Rng::with_seed(seed)).await
 }
 
 /// Lives the life, and compares.
@@ -93,16 +92,16 @@ async fn live(bench: &mut Bench, breaks: Breaks, mut rng: Rng) -> Result<(), Fai
     let watch = bench.watch().await?;
     let mut life = Life::default();
     let mut host = Host::new(bench).await?;
+    life.settle_in(bench, &watch).await?;
     for _ in 0..STEPS {
-        life.step(bench, breaks, &mut rng).await?;
+        life.step(bench, &watch, breaks, &mut rng).await?;
         // Now and then the host keeps up; else it reads in bursts.
         if rng.u8(..) < 64 {
             host.read(bench, &watch).await?;
         }
     }
     if life.broken {
-        bench.waiting_for("the rig to restore its source");
-        bench.rig()?.restore_source().await?;
+        life.restore(bench, &watch).await?;
     }
     let expected = life.expected(bench);
     host.catch_up(bench, &watch, &expected).await
@@ -131,21 +130,58 @@ struct Life {
 }
 
 impl Life {
+    /// Starts a child and waits until the adapter tells of it. What happens from then on, it can
+    /// see. Before, it may not have reached its source yet, and one that remembers no ended
+    /// children could never tell of those that came and went meanwhile.
+    async fn settle_in(&mut self, bench: &mut Bench, watch: &Watch) -> Result<(), Failure> {
+        let child = bench.start().await?;
+        bench.waiting_for(format!("the adapter to tell of {child}"));
+        watch
+            .until(|signals| fold(signals).contains_key(&child).then_some(()))
+            .await?;
+        self.live.push(child);
+        Ok(())
+    }
+
+    async fn break_off(&mut self, bench: &mut Bench, watch: &Watch) -> Result<(), Failure> {
+        bench.waiting_for("the rig to break its source");
+        bench.rig()?.break_source().await?;
+        self.broken = true;
+        // What was on its way when the connection broke may be lost with it.
+        let seen = fold(&watch.signals());
+        for (child, state) in &bench.told {
+            if seen.get(child) == Some(state) {
+                continue;
+            }
+            if state.is_terminal() {
+                self.ended_unseen.insert(child.clone());
+            } else {
+                self.changed_unseen.insert(child.clone());
+            }
+        }
+        Ok(())
+    }
+
+    async fn restore(&mut self, bench: &mut Bench, watch: &Watch) -> Result<(), Failure> {
+        bench.waiting_for("the rig to restore its source");
+        bench.rig()?.restore_source().await?;
+        self.settle_in(bench, watch).await?;
+        self.broken = false;
+        Ok(())
+    }
+
     async fn step(
         &mut self,
         bench: &mut Bench,
+        watch: &Watch,
         breaks: Breaks,
         rng: &mut Rng,
     ) -> Result<(), Failure> {
         if breaks == Breaks::Some && rng.u8(..) < 24 {
-            bench.waiting_for("the rig to break or restore its source");
             if self.broken {
-                bench.rig()?.restore_source().await?;
-            } else {
-                bench.rig()?.break_source().await?;
+                return self.restore(bench, watch).await;
             }
-            self.broken = !self.broken;
-            return Ok(());
+            return self.break_off(bench, watch).await;
         }
         let Some(child) = rng.choice(&self.live).cloned() else {
             let child = bench.start().await?;

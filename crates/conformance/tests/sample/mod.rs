@@ -28,6 +28,7 @@ pub(crate) enum Bug {
     HeartbeatAfterTheEnd,
     FailedIsCompleted,
     SameEventId,
+    RepeatsItself,
     AnotherSourceInEvents,
     EpochStaysTheSame,
     ClaimsHeartbeats,
@@ -284,7 +285,7 @@ impl Sample {
         state.events += 1;
         let event_id = match self.bug {
             Some(SameEventId) => "event".to_owned(),
-            _ => format!("event-{}", state.events),
+            _ => format!("event-{}-{}", state.epoch, state.events),
         };
         let mut source = Self::source(state);
         if self.has(AnotherSourceInEvents) {
@@ -634,6 +635,8 @@ impl ChildLifecycleAdapter for Shared {
 
 /// Drives a [`Sample`].
 pub(crate) struct SampleRig {
+    bug: Option<Bug>,
+    capabilities: Capabilities,
     sample: Option<Arc<Sample>>,
     actions: Actions,
     ownership: Ownership,
@@ -649,6 +652,8 @@ impl SampleRig {
         let external = ownership == Ownership::External;
         let sample = Some(Sample::new(bug, capabilities, external));
         Self {
+            bug,
+            capabilities,
             sample,
             actions,
             ownership,
@@ -685,6 +690,22 @@ impl Rig for SampleRig {
 
     fn release(&mut self) {
         self.sample = None;
+    }
+
+    async fn adapter_again(&mut self) -> Result<Arc<dyn ChildLifecycleAdapter>, RigError> {
+        let sample = Sample::new(
+            self.bug,
+            self.capabilities,
+            self.ownership == Ownership::External,
+        );
+        sample.act(|state| {
+            // It numbers its events from 1 like every adapter here, so it needs its own epoch.
+            if !sample.has(RepeatsItself) {
+                state.epoch += 100;
+            }
+        });
+        self.sample = Some(sample);
+        self.adapter().await
     }
 
     async fn start_child(&mut self) -> Result<Started, RigError> {

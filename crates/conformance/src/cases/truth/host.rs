@@ -2,12 +2,13 @@
 //! follows a discontinuity (rules 7 and N8).
 
 use std::collections::HashSet;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use headcount_contract::{
-    ChildId, ChildLifecycleAdapter, ChildState, Discontinuity, Gap, SequenceScope, Signal,
-    SnapshotReason, SourceId,
+    AdapterError, ChildId, ChildLifecycleAdapter, ChildState, Discontinuity, Gap, SequenceScope,
+    Signal, Snapshot, SnapshotReason, SourceId,
 };
 use headcount_projector::{Effect, Intent, Projector, Settings};
 
@@ -15,6 +16,11 @@ use super::Expected;
 use crate::bench::Bench;
 use crate::case::Failure;
 use crate::watch::Watch;
+
+type Answer = Pin<Box<dyn Future<Output = Result<Vec<Snapshot>, AdapterError>>>>;
+
+/// How long a host does nothing else for an answer.
+const SOON: Duration = Duration::from_millis(10);
 
 pub(super) struct Host {
     adapter: Arc<dyn ChildLifecycleAdapter>,
@@ -24,6 +30,8 @@ pub(super) struct Host {
     read: usize,
     sources: HashSet<SourceId>,
     wants_snapshot: bool,
+    /// The answer to a snapshot request, while it is awaited.
+    asked: Option<Answer>,
     /// Children that complete snapshots keep omitting.
     doubted: HashSet<ChildId>,
 }
@@ -37,6 +45,7 @@ impl Host {
             read: 0,
             sources: HashSet::new(),
             wants_snapshot: false,
+            asked: None,
             doubted: HashSet::new(),
         })
     }
@@ -89,9 +98,20 @@ impl Host {
         }
     }
 
+    /// Asks, unless an answer is awaited already, and applies the answer if it comes soon. A source
+    /// that is out of reach may take its time, and life goes on meanwhile.
     async fn take_snapshot(&mut self, bench: &Bench, reason: SnapshotReason) {
         bench.waiting_for("snapshot() to return");
-        let Ok(snapshots) = self.adapter.snapshot(reason).await else {
+        let adapter = &self.adapter;
+        let answer = self.asked.get_or_insert_with(|| {
+            let adapter = adapter.clone();
+            Box::pin(async move { adapter.snapshot(reason).await })
+        });
+        let Ok(answer) = tokio::time::timeout(SOON, answer).await else {
+            return;
+        };
+        self.asked = None;
+        let Ok(snapshots) = answer else {
             return;
         };
         self.wants_snapshot = false;
@@ -129,7 +149,8 @@ impl Host {
             if wrong.is_empty() {
                 return Ok(());
             }
-            bench.waiting_for(format!("the projection to be true: {}", wrong.join("; ")));
+            bench.aim_at(format!("the projection to be true: {}", wrong.join("; ")));
+            bench.waiting_for("news");
             round += 1;
             // The time limit of the case ends this.
             tokio::time::sleep(Duration::from_millis(10)).await;
