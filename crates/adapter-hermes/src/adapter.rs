@@ -11,7 +11,7 @@ use headcount_contract::{
     ChildLifecycleAdapter, Health, Sequence, SignalStream, Snapshot, SnapshotReason, SourceId,
     SourceIdentity, Urgency, async_trait,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::config::HermesConfig;
@@ -282,7 +282,6 @@ impl ChildLifecycleAdapter for HermesAdapter {
         child: &ChildId,
         _reason: Option<&str>,
     ) -> Result<CancelOutcome, AdapterError> {
-        const METHOD: &str = "subagent.interrupt";
         if !self.shared.config.cancel {
             return Ok(CancelOutcome::Unsupported);
         }
@@ -296,16 +295,9 @@ impl ChildLifecycleAdapter for HermesAdapter {
             raw_id, session, ..
         } = standing;
         let requester = self.shared.connected().await?;
-        let params =
-            json!({"session_id": session.clone().unwrap_or_default(), "subagent_id": raw_id});
-        match requester.ask(METHOD, &params).await? {
-            Ok(result) if result.get("found") == Some(&Value::Bool(true)) => {
-                self.shared.with(|translator| {
-                    translator.cancel_verified(session.as_deref(), Capability::Known);
-                    translator.cancel_accepted(child.as_str(), session.as_deref());
-                });
-                Ok(CancelOutcome::Accepted)
-            }
+        let asked = requester.interrupt(child, &raw_id, session.as_deref());
+        match asked.await? {
+            Ok(answer) if source::is_found(&answer) => Ok(CancelOutcome::Accepted),
             Ok(_) => self.after_nobody(child).await,
             Err(error) if error.code == RpcError::NOT_OWNED => {
                 self.shared
@@ -317,7 +309,7 @@ impl ChildLifecycleAdapter for HermesAdapter {
             Err(error) if error.code == RpcError::UNKNOWN_METHOD => Ok(CancelOutcome::Denied {
                 reason: "this gateway cannot interrupt children".to_owned(),
             }),
-            Err(error) => Err(requests::refused(METHOD, &error)),
+            Err(error) => Err(requests::refused(requests::INTERRUPT, &error)),
         }
     }
 

@@ -200,7 +200,15 @@ mod tests {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        let found = marked(&mark);
+        // A process that has just begun has no environment for a moment.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_mins(1);
+        let found = loop {
+            let found = marked(&mark);
+            if !found.is_empty() || std::time::Instant::now() > deadline {
+                break found;
+            }
+            std::thread::yield_now();
+        };
         sleeper.kill().unwrap();
         let pid = sleeper.id();
         sleeper.wait().unwrap();

@@ -8,6 +8,8 @@
 mod attached;
 #[path = "gateway/cancel.rs"]
 mod cancel;
+#[path = "gateway/faults.rs"]
+mod faults;
 #[path = "gateway/feed.rs"]
 mod feed;
 #[path = "gateway/started.rs"]
@@ -25,6 +27,7 @@ fn main() {
         started::trials(),
         attached::trials(),
         cancel::trials(),
+        faults::trials(),
         feed::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit();

@@ -24,11 +24,19 @@ pub(super) struct Player {
     name: String,
     connections: u64,
     /// What the host's requests named, by request id.
-    asked: HashMap<String, Map<String, Value>>,
+    asked: HashMap<String, Asked>,
     /// When the record began.
     began: Timestamp,
     /// When the last line happened.
     last: Option<Timestamp>,
+}
+
+/// A request of the host.
+#[derive(Debug, Default)]
+struct Asked {
+    params: Map<String, Value>,
+    /// How many children had been met by then.
+    met: u64,
 }
 
 /// One line of a record.
@@ -107,7 +115,8 @@ impl Player {
         match content {
             Content::Asked { id, params } => {
                 if self.asked.len() < ASKED_MAX {
-                    self.asked.insert(id, params);
+                    let met = self.translator.met();
+                    self.asked.insert(id, Asked { params, met });
                 }
             }
             Content::Note(note) => self.note(&note, at),
@@ -158,7 +167,10 @@ impl Player {
     /// An answer to what the host asked, or, where the record does not say what that was, to what
     /// the answer looks like.
     fn response(&mut self, id: &str, outcome: Result<Value, RpcError>, at: Timestamp) {
-        let params = self.asked.remove(id).unwrap_or_default();
+        let Asked { params, met } = self.asked.remove(id).unwrap_or_else(|| Asked {
+            met: self.translator.met(),
+            ..Asked::default()
+        });
         let text = |map: &Map<String, Value>, key: &str| {
             map.get(key).and_then(Value::as_str).map(str::to_owned)
         };
@@ -172,15 +184,18 @@ impl Player {
         ) {
             self.translator.session_named(&live, Some(&stored));
         } else if result.contains_key("active") {
-            if let Some(listing) = self.translator.status(&Value::Object(result), at) {
+            if let Some(listing) = self.translator.status(&Value::Object(result), met, at) {
                 self.translator
                     .volunteer(Signal::Snapshot(listing.snapshot));
             }
         } else if let Some(found) = result.get("found").and_then(Value::as_bool) {
             // What the gateway could cancel then, nobody can cancel through its record.
             let child = text(&result, "subagent_id").or_else(|| text(&params, "subagent_id"));
-            if let Some(child) = child.filter(|_| found) {
-                self.translator.cancel_accepted(&child, session.as_deref());
+            let child = child.filter(|_| found);
+            let child =
+                child.and_then(|child| self.translator.child_of(&child, session.as_deref()));
+            if let Some(child) = child {
+                self.translator.cancel_accepted(&child);
             }
         } else if let Some(session) = session {
             if result.contains_key("events") {

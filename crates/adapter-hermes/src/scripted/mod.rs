@@ -4,46 +4,34 @@
 //! Only with the feature `scripted`. It delegates nothing by itself: a test says which children
 //! begin, work and end, or which recording is played.
 
+mod faults;
+mod state;
 mod stdio;
+mod step;
 mod websocket;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-pub use stdio::{STEPS, Step, run_process};
+use self::state::State;
+pub use faults::Faults;
+pub use stdio::{STEPS, run_process};
+pub use step::Step;
 pub use websocket::Served;
 
 /// Which gateway it behaves like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Version {
     /// No `seq`, no replay, no lists of children, no owners of sessions.
+    #[serde(rename = "0.19")]
     V0_19,
     /// All of them.
+    #[serde(rename = "0.22")]
     V0_22,
-}
-
-/// What it does wrong. For tests only, so that a new fault may break a literal.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools)] // each is a fault of its own
-pub struct Faults {
-    /// It answers no request.
-    pub silent: bool,
-    /// Methods that it does not know.
-    pub unknown: Vec<&'static str>,
-    /// Methods whose parameters it refuses, with code 4000.
-    pub refuses: Vec<&'static str>,
-    /// Every session belongs to another connection: code 4001.
-    pub owns_nothing: bool,
-    /// It lists no child, as under turn isolation.
-    pub blind: bool,
-    /// It interrupts nobody, though it says so.
-    pub ignores_interrupts: bool,
-    /// It has forgotten the events that it would have to replay.
-    pub forgetful: bool,
 }
 
 /// The scripted gateway. Clones share it.
@@ -52,34 +40,15 @@ pub struct Gateway {
     state: Arc<Mutex<State>>,
 }
 
-#[derive(Debug)]
-struct State {
-    version: Version,
-    epoch: String,
-    faults: Faults,
-    /// The running children, by id.
-    children: BTreeMap<String, Child>,
-    /// How recent children ended that did not complete.
-    ended: Vec<Value>,
-    next_child: u64,
-    /// All events, by session.
-    events: BTreeMap<String, Vec<Value>>,
-    clients: Vec<mpsc::UnboundedSender<Output>>,
-    asked: Vec<(String, Value)>,
-}
-
-#[derive(Debug, Clone)]
-struct Child {
-    session: String,
-    facts: Map<String, Value>,
-}
-
 /// What a client of it is sent.
 #[derive(Debug, Clone)]
 enum Output {
     Line(String),
     Bytes(Vec<u8>),
-    Hang,
+    /// The connection is cut.
+    Cut,
+    /// The same within this line.
+    CutWithin(String),
 }
 
 impl Gateway {
@@ -93,52 +62,35 @@ impl Gateway {
     /// assert_eq!(gateway.running(), Vec::<String>::new());
     /// ```
     pub fn new(version: Version) -> Self {
-        let state = State {
-            version,
-            epoch: format!("{:032x}", fastrand::u128(..)),
-            faults: Faults::default(),
-            children: BTreeMap::new(),
-            ended: Vec::new(),
-            next_child: 0,
-            events: BTreeMap::new(),
-            clients: Vec::new(),
-            asked: Vec::new(),
-        };
         Self {
-            state: Arc::new(Mutex::new(state)),
+            state: Arc::new(Mutex::new(State::new(version))),
         }
     }
 
     /// From now on it does this wrong, and nothing else.
     pub fn misbehave(&self, faults: Faults) {
-        self.lock().faults = faults;
+        self.lock().misbehave(faults);
     }
 
     /// It is another process now: its children are gone, and its counters begin anew. Connections
     /// are not cut by this.
     pub fn new_life(&self) {
-        let mut state = self.lock();
-        state.epoch = format!("{:032x}", fastrand::u128(..));
-        state.children.clear();
-        state.ended.clear();
-        state.events.clear();
+        self.lock().begin_life();
     }
 
     /// Cuts all connections, without a closing handshake.
     pub fn hang_up(&self) {
-        let mut state = self.lock();
-        for client in state.clients.drain(..) {
-            let _ = client.send(Output::Hang);
-        }
+        self.lock().cut(&Output::Cut);
+    }
+
+    /// Cuts all connections in the middle of this line.
+    pub fn hang_up_within(&self, line: &str) {
+        self.lock().cut(&Output::CutWithin(line.to_owned()));
     }
 
     /// How often a method was asked for.
     pub fn asked(&self, method: &str) -> usize {
-        self.lock()
-            .asked
-            .iter()
-            .filter(|(asked, _)| asked == method)
-            .count()
+        self.lock().times_asked(method)
     }
 
     /// Whether a method was asked for with exactly these parameters.
@@ -165,9 +117,7 @@ impl Gateway {
     /// A child of a session, or of another child, begins; returns its id.
     pub fn start(&self, session: &str, parent: Option<&str>, goal: &str) -> String {
         let mut state = self.lock();
-        let number = state.next_child;
-        state.next_child += 1;
-        let id = format!("sa-0-{number:08x}");
+        let id = state.new_id();
         state.start(&id, session, parent, goal);
         id
     }
@@ -180,17 +130,8 @@ impl Gateway {
     /// A child begins and tells nobody, as with `display.tool_progress=off`.
     pub fn start_unseen(&self, session: &str, goal: &str) -> String {
         let mut state = self.lock();
-        let number = state.next_child;
-        state.next_child += 1;
-        let id = format!("sa-0-{number:08x}");
-        let facts = state.facts(&id, None, goal);
-        state.children.insert(
-            id.clone(),
-            Child {
-                session: session.to_owned(),
-                facts,
-            },
-        );
+        let id = state.new_id();
+        state.add(&id, session, None, goal);
         id
     }
 
@@ -198,16 +139,7 @@ impl Gateway {
     pub fn tool(&self, id: &str, tool: &str, preview: &str) {
         let more = json!({"tool_name": tool, "tool_preview": preview, "text": preview});
         let mut state = self.lock();
-        if let Some(child) = state.children.get_mut(id) {
-            let count = child
-                .facts
-                .get("tool_count")
-                .and_then(Value::as_u64)
-                .unwrap_or(0)
-                + 1;
-            child.facts.insert("tool_count".to_owned(), json!(count));
-            child.facts.insert("last_tool".to_owned(), json!(tool));
-        }
+        state.count_tool(id, tool);
         state.tell(id, "subagent.tool", &more);
     }
 
@@ -236,12 +168,7 @@ impl Gateway {
     pub fn complete_with(&self, id: &str, more: &Value) {
         let mut state = self.lock();
         state.tell(id, "subagent.complete", more);
-        state.forget(
-            id,
-            more.get("status")
-                .and_then(Value::as_str)
-                .unwrap_or_default(),
-        );
+        state.forget(id, state::text(more, "status"));
     }
 
     /// A child ends and nobody is told.
@@ -281,14 +208,16 @@ impl Gateway {
             let Ok(Value::Object(frame)) = serde_json::from_str(line) else {
                 continue;
             };
-            let Some(Value::Object(params)) = frame.get("params") else {
+            let Some(params @ Value::Object(_)) = frame.get("params") else {
                 continue;
             };
-            let text = |key: &str| params.get(key).and_then(Value::as_str).unwrap_or_default();
             let payload = params.get("payload").cloned().unwrap_or_else(|| json!({}));
-            match text("type") {
+            match state::text(params, "type") {
                 "" | "gateway.ready" => {}
-                kind => self.lock().replay(kind, text("session_id"), &payload),
+                kind => {
+                    let session = state::text(params, "session_id");
+                    self.lock().replay(kind, session, &payload);
+                }
             }
         }
         Ok(())
@@ -296,13 +225,7 @@ impl Gateway {
 
     /// The frame with which it greets a client.
     fn greeting(&self) -> String {
-        let state = self.lock();
-        let payload = match state.version {
-            Version::V0_19 => json!({}),
-            Version::V0_22 => json!({"replay_epoch": state.epoch, "heartbeat": true}),
-        };
-        json!({"jsonrpc": "2.0", "method": "event", "params": {"type": "gateway.ready", "payload": payload}})
-            .to_string()
+        self.lock().greeting()
     }
 
     /// One more client: what it is sent from now on, and where its answers go.
@@ -320,224 +243,20 @@ impl Gateway {
     /// Answers a request. As with a real one, an answer never overtakes an event that it knows of.
     fn answer(&self, line: &str, client: &mpsc::UnboundedSender<Output>) {
         let request: Value = serde_json::from_str(line).unwrap_or_default();
-        let method = request
-            .get("method")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        let id = request.get("id").cloned().unwrap_or_default();
-        let params = request.get("params").cloned().unwrap_or_else(|| json!({}));
-        let mut state = self.lock();
-        state.asked.push((method.to_owned(), params.clone()));
-        if state.faults.silent {
-            return;
-        }
-        let answer = match state.handle(method, &params) {
-            Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
-            Err((code, message)) => {
-                json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
-            }
-        };
-        let _ = client.send(Output::Line(answer.to_string()));
+        self.lock().answer(&request, client);
+    }
+
+    /// Whether it writes one byte at a time.
+    fn trickles(&self) -> bool {
+        self.lock().faults.trickles
+    }
+
+    /// Whether nobody else has it.
+    fn is_alone(&self) -> bool {
+        Arc::strong_count(&self.state) == 1
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    fn facts(&self, id: &str, parent: Option<&str>, goal: &str) -> Map<String, Value> {
-        let mut facts = Map::from_iter([
-            ("subagent_id".to_owned(), json!(id)),
-            ("depth".to_owned(), json!(u8::from(parent.is_some()))),
-            ("goal".to_owned(), json!(goal)),
-            ("model".to_owned(), json!("scripted")),
-            ("task_index".to_owned(), json!(0)),
-            ("task_count".to_owned(), json!(1)),
-            ("tool_count".to_owned(), json!(0)),
-        ]);
-        if let Some(parent) = parent {
-            facts.insert("parent_id".to_owned(), json!(parent));
-        }
-        if self.version == Version::V0_22 {
-            facts.insert("delegation_id".to_owned(), json!(format!("deleg_{id}")));
-        }
-        facts
-    }
-
-    fn start(&mut self, id: &str, session: &str, parent: Option<&str>, goal: &str) {
-        let facts = self.facts(id, parent, goal);
-        self.children.insert(
-            id.to_owned(),
-            Child {
-                session: session.to_owned(),
-                facts,
-            },
-        );
-        self.tell(id, "subagent.start", &json!({"text": goal}));
-    }
-
-    /// An event of a child, with its facts and more.
-    fn tell(&mut self, id: &str, kind: &str, more: &Value) {
-        let Some(Child { session, facts }) = self.children.get(id).cloned() else {
-            return;
-        };
-        let mut payload = facts;
-        payload.remove("last_tool");
-        payload.extend(more.as_object().cloned().unwrap_or_default());
-        self.event(kind, &session, &Value::Object(payload));
-    }
-
-    fn event(&mut self, kind: &str, session: &str, payload: &Value) {
-        let events = self.events.entry(session.to_owned()).or_default();
-        let mut params = json!({"type": kind, "session_id": session, "payload": payload});
-        if self.version == Version::V0_22 {
-            params["seq"] = json!(events.len() + 1);
-        }
-        events.push(params.clone());
-        let frame = json!({"jsonrpc": "2.0", "method": "event", "params": params});
-        self.send(&Output::Line(frame.to_string()));
-    }
-
-    /// A recorded event: the children that it tells of begin and end here, too.
-    fn replay(&mut self, kind: &str, session: &str, payload: &Value) {
-        let id = payload
-            .get("subagent_id")
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned();
-        if kind == "subagent.start" {
-            let mut facts = payload.as_object().cloned().unwrap_or_default();
-            facts.remove("text");
-            self.children.insert(
-                id.clone(),
-                Child {
-                    session: session.to_owned(),
-                    facts,
-                },
-            );
-        }
-        self.event(kind, session, payload);
-        if kind == "subagent.complete" {
-            self.forget(
-                &id,
-                payload
-                    .get("status")
-                    .and_then(Value::as_str)
-                    .unwrap_or_default(),
-            );
-        }
-    }
-
-    fn forget(&mut self, id: &str, status: &str) {
-        let Some(child) = self.children.remove(id) else {
-            return;
-        };
-        if status != "completed" {
-            let told = |key: &str| child.facts.get(key).cloned().unwrap_or(Value::Null);
-            self.ended.push(
-                json!({"delegation_id": told("delegation_id"), "task_index": told("task_index"),
-                "status": status, "goal": told("goal"), "error": null}),
-            );
-        }
-    }
-
-    fn send(&mut self, output: &Output) {
-        self.clients
-            .retain(|client| client.send(output.clone()).is_ok());
-    }
-
-    fn handle(&mut self, method: &str, params: &Value) -> Result<Value, (i64, String)> {
-        let new = matches!(method, "subagent.list" | "session.events.since");
-        if self.faults.unknown.contains(&method) || (new && self.version == Version::V0_19) {
-            return Err((-32601, format!("unknown method: {method}")));
-        }
-        if self.faults.refuses.contains(&method) {
-            return Err((
-                4000,
-                format!("invalid params for {method}: Extra inputs are not permitted"),
-            ));
-        }
-        let text = |key: &str| {
-            params
-                .get(key)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned()
-        };
-        let session = text("session_id");
-        let not_owned = (
-            4001,
-            "session not found or not owned by this transport".to_owned(),
-        );
-        match method {
-            "session.create" => Ok(json!({"session_id": "s1", "stored_session_id": "stored-s1"})),
-            "session.resume" | "subagent.list" | "session.events.since"
-                if self.faults.owns_nothing =>
-            {
-                Err(not_owned)
-            }
-            "session.resume" => Ok(json!({
-                "session_id": session.strip_prefix("stored-").unwrap_or(&session),
-                "session_key": session, "resumed": session,
-            })),
-            "delegation.status" if params.as_object().is_some_and(|p| !p.is_empty()) => {
-                Err((4000, "invalid params for delegation.status".to_owned()))
-            }
-            "delegation.status" => Ok(json!({"active": self.listed(None), "paused": false})),
-            "subagent.list" => {
-                Ok(json!({"subagents": self.listed(Some(&session)), "delegations": self.ended}))
-            }
-            "session.events.since" => Ok(self.since(&session, params)),
-            "subagent.interrupt" => {
-                let owned = !self.faults.owns_nothing && !session.is_empty();
-                if self.version == Version::V0_22 && !owned {
-                    return Err(not_owned);
-                }
-                let id = text("subagent_id");
-                let found = self.children.contains_key(&id) && !self.faults.blind;
-                if found && !self.faults.ignores_interrupts {
-                    self.tell(
-                        &id,
-                        "subagent.complete",
-                        &json!({"status": "interrupted", "duration_seconds": 0.5}),
-                    );
-                    self.forget(&id, "interrupted");
-                }
-                Ok(json!({"found": found, "subagent_id": id}))
-            }
-            _ => Err((-32601, format!("unknown method: {method}"))),
-        }
-    }
-
-    fn listed(&self, session: Option<&str>) -> Vec<Value> {
-        let children = self.children.values().filter(|_| !self.faults.blind);
-        let children =
-            children.filter(|child| session.is_none_or(|wanted| wanted == child.session));
-        children
-            .map(|child| {
-                let mut entry = child.facts.clone();
-                entry.insert("status".to_owned(), json!("running"));
-                entry.insert("started_at".to_owned(), json!(1_796_058_328.5));
-                entry.entry("parent_id").or_insert(Value::Null);
-                for key in ["child_session_id", "task_index", "task_count", "toolsets"] {
-                    entry.remove(key);
-                }
-                Value::Object(entry)
-            })
-            .collect()
-    }
-
-    fn since(&self, session: &str, params: &Value) -> Value {
-        let last_seen = params.get("last_seen").and_then(Value::as_u64).unwrap_or(0);
-        let all = self
-            .events
-            .get(session)
-            .map(Vec::as_slice)
-            .unwrap_or_default();
-        let skip = usize::try_from(last_seen).unwrap_or(usize::MAX);
-        let forgotten = usize::from(self.faults.forgetful);
-        let missed: Vec<_> = all.iter().skip(skip).skip(forgotten).collect();
-        json!({"events": missed, "latest_seq": all.len(), "truncated": self.faults.forgetful, "epoch": self.epoch})
     }
 }

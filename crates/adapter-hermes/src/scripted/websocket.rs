@@ -5,11 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::{SinkExt, StreamExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tokio_tungstenite::tungstenite::http::StatusCode;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
+use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::{Gateway, Output};
 
@@ -104,10 +108,16 @@ async fn client(gateway: Gateway, stream: TcpStream, token: String, open: Arc<At
     loop {
         let sent = tokio::select! {
             output = outputs.recv() => match output {
+                Some(Output::Line(line)) if gateway.trickles() => trickle(&mut socket, &line).await,
                 Some(Output::Line(line)) => socket.send(Message::text(line)).await,
                 Some(Output::Bytes(bytes)) => socket.send(Message::binary(bytes)).await,
-                // Dropping the socket cuts the connection in the middle of whatever it is.
-                Some(Output::Hang) | None => return,
+                Some(Output::CutWithin(line)) => {
+                    let half = line.as_bytes()[..line.len() / 2].to_vec();
+                    let _ = socket.send(fragment(half, Position::First)).await;
+                    return;
+                }
+                // Dropping the socket cuts the connection.
+                Some(Output::Cut) | None => return,
             },
             message = socket.next() => match message {
                 Some(Ok(Message::Text(text))) => {
@@ -122,4 +132,40 @@ async fn client(gateway: Gateway, stream: TcpStream, token: String, open: Arc<At
             return;
         }
     }
+}
+
+/// Sends a text with one byte in each fragment.
+async fn trickle<S>(socket: &mut WebSocketStream<S>, line: &str) -> Result<(), Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let last = line.len().saturating_sub(1);
+    for (at, byte) in line.bytes().enumerate() {
+        let position = match at {
+            _ if last == 0 => Position::Only,
+            0 => Position::First,
+            at if at == last => Position::Last,
+            _ => Position::Between,
+        };
+        socket.send(fragment(vec![byte], position)).await?;
+    }
+    Ok(())
+}
+
+/// Where in a message a fragment is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Position {
+    Only,
+    First,
+    Between,
+    Last,
+}
+
+fn fragment(bytes: Vec<u8>, position: Position) -> Message {
+    let kind = match position {
+        Position::Only | Position::First => Data::Text,
+        Position::Between | Position::Last => Data::Continue,
+    };
+    let is_final = matches!(position, Position::Only | Position::Last);
+    Message::Frame(Frame::message(bytes, OpCode::Data(kind), is_final))
 }

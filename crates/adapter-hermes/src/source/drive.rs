@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
-use super::requests::Requester;
+use super::requests::{INTERRUPT, Requester};
 use super::{LinkState, Notice, Shared, lock, now, reconcile};
 use crate::frame::RpcError;
 use crate::translate::{Ready, replay_is_whole};
@@ -45,8 +45,9 @@ pub(super) async fn drive(
         }
     };
     greet(shared, requester, ready).await;
-    shared.link.send_replace(LinkState::Up(requester.clone()));
+    // Whoever finds a connection finds it healthy.
     shared.health.healthy();
+    shared.link.send_replace(LinkState::Up(requester.clone()));
     probe(shared, requester, None).await;
     for notice in waiting {
         notice_of(shared, requester, notice).await;
@@ -213,12 +214,11 @@ pub(super) async fn events_since(
 ///
 /// Gateways before 0.21.5 ask for no session, so their answer counts for all.
 async fn probe(shared: &Arc<Shared>, requester: &Requester, session: Option<&str>) {
-    const METHOD: &str = "subagent.interrupt";
-    if !shared.config.cancel || shared.lacks(METHOD) {
+    if !shared.config.cancel || shared.lacks(INTERRUPT) {
         return;
     }
     let params = json!({"session_id": session.unwrap_or_default(), "subagent_id": NOBODY});
-    let Ok(answer) = requester.ask(METHOD, &params).await else {
+    let Ok(answer) = requester.ask(INTERRUPT, &params).await else {
         return;
     };
     let cancel = match answer {
@@ -226,7 +226,7 @@ async fn probe(shared: &Arc<Shared>, requester: &Requester, session: Option<&str
         Ok(_) => Capability::Unknown,
         Err(error) => {
             if error.code == RpcError::UNKNOWN_METHOD {
-                shared.note_lack(METHOD);
+                shared.note_lack(INTERRUPT);
                 shared
                     .health
                     .limit("this gateway cannot interrupt children");

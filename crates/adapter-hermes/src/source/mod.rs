@@ -18,6 +18,7 @@ use headcount_contract::{
 };
 use tokio::sync::{mpsc, watch};
 
+pub(crate) use self::pump::is_found;
 pub(crate) use self::reconcile::omitted;
 use self::requests::Requester;
 use crate::config::HermesConfig;
@@ -175,7 +176,8 @@ impl Shared {
             .request(move || async move {
                 let requester = this.connected().await?;
                 this.polls.fetch_add(1, Ordering::Relaxed);
-                match requester.listing().await? {
+                let met = this.with(|translator| translator.met());
+                match requester.listing(met).await? {
                     Ok(listing) => Ok(Polled {
                         snapshot: listing.snapshot,
                         omitted: listing.omitted,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headcount_contract::HealthStatus;
+use headcount_contract::{Capability, HealthStatus};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -66,11 +66,22 @@ impl Pump {
                 // Nobody may be waiting any more.
                 let _ = answer.send(outcome);
             }
-            Answer::Listing(answer) => {
+            Answer::Interrupt { answer, child } => {
+                if outcome.as_ref().is_ok_and(is_found) {
+                    self.shared.with(|translator| {
+                        let standing = translator.standing(&child);
+                        let session = standing.and_then(|standing| standing.session);
+                        translator.cancel_verified(session.as_deref(), Capability::Known);
+                        translator.cancel_accepted(&child);
+                    });
+                }
+                let _ = answer.send(outcome);
+            }
+            Answer::Listing { answer, met } => {
                 let listing = outcome.and_then(|result| {
                     let listing = self
                         .shared
-                        .with(|translator| translator.status(&result, now()));
+                        .with(|translator| translator.status(&result, met, now()));
                     listing.ok_or_else(|| RpcError {
                         code: 0,
                         message: "no listing of children in the answer".to_owned(),
@@ -80,6 +91,11 @@ impl Pump {
             }
         }
     }
+}
+
+/// Whether the gateway found the child that it was asked to interrupt.
+pub(crate) fn is_found(answer: &Value) -> bool {
+    answer.get("found") == Some(&Value::Bool(true))
 }
 
 /// A session that was created or resumed over this connection is ours.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use headcount_contract::{AdapterError, AdapterErrorKind};
+use headcount_contract::{AdapterError, AdapterErrorKind, ChildId};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
@@ -13,6 +13,8 @@ use crate::frame::RpcError;
 use crate::record::Recorder;
 use crate::translate::Listing;
 
+/// How a child is interrupted.
+pub(crate) const INTERRUPT: &str = "subagent.interrupt";
 /// How many requests may wait for their answers.
 const PENDING_MAX: usize = 1024;
 
@@ -39,12 +41,20 @@ pub(crate) struct Waiting {
     pub(crate) answer: Answer,
 }
 
-/// What to do with it. A listing is read in its place among the events, so that it is no older and
-/// no newer than they are.
+/// What to do with it. A listing and the acceptance of an interrupt are read in their places among the
+/// events, so that they are no older and no newer than those.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Plain(oneshot::Sender<Result<Value, RpcError>>),
-    Listing(oneshot::Sender<Result<Listing, RpcError>>),
+    Listing {
+        answer: oneshot::Sender<Result<Listing, RpcError>>,
+        /// How many children had been met when it was asked for.
+        met: u64,
+    },
+    Interrupt {
+        answer: oneshot::Sender<Result<Value, RpcError>>,
+        child: ChildId,
+    },
 }
 
 impl Pending {
@@ -92,7 +102,23 @@ impl Requester {
             .await
     }
 
-    /// The same for a method that a host names.
+    /// Asks to interrupt a child, by the gateway's id for it.
+    pub(crate) async fn interrupt(
+        &self,
+        child: &ChildId,
+        raw_id: &str,
+        session: Option<&str>,
+    ) -> Result<Result<Value, RpcError>, AdapterError> {
+        let (answer, answered) = oneshot::channel();
+        let child = child.clone();
+        let answer = Answer::Interrupt { answer, child };
+        // Gateways before 0.21.5 need no session, and do not mind one.
+        let params = json!({"session_id": session.unwrap_or_default(), "subagent_id": raw_id});
+        self.send(INTERRUPT, INTERRUPT, &params, answer, answered)
+            .await
+    }
+
+    /// Asks for a method that a host names.
     pub(crate) async fn call(
         &self,
         method: &str,
@@ -108,18 +134,16 @@ impl Requester {
             .await
     }
 
-    /// Asks which children run.
-    pub(crate) async fn listing(&self) -> Result<Result<Listing, RpcError>, AdapterError> {
+    /// Asks which children run, after `met` have been met.
+    pub(crate) async fn listing(
+        &self,
+        met: u64,
+    ) -> Result<Result<Listing, RpcError>, AdapterError> {
         let (answer, answered) = oneshot::channel();
         let method = "delegation.status";
-        self.send(
-            method,
-            method,
-            &json!({}),
-            Answer::Listing(answer),
-            answered,
-        )
-        .await
+        let answer = Answer::Listing { answer, met };
+        self.send(method, method, &json!({}), answer, answered)
+            .await
     }
 
     async fn send<T>(

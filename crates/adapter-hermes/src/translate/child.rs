@@ -13,6 +13,8 @@ const NAMES: usize = 32;
 pub(super) struct Child {
     pub(super) identity: ChildIdentity,
     pub(super) state: ChildState,
+    /// How many children had been met before it.
+    pub(super) met_after: u64,
     /// The id that the gateway uses for it.
     pub(super) raw_id: String,
     /// The live id of the top-level session that its events come under.
@@ -51,12 +53,14 @@ impl Child {
     pub(super) fn new(
         identity: ChildIdentity,
         state: ChildState,
+        met_after: u64,
         raw_id: String,
         session: Option<String>,
     ) -> Self {
         Self {
             identity,
             state,
+            met_after,
             raw_id,
             session,
             seen_in_events: false,

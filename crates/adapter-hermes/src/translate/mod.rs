@@ -49,6 +49,8 @@ pub(crate) struct Translator {
     epoch_is_told: bool,
     children: BTreeMap<ChildId, Child>,
     live: BTreeSet<ChildId>,
+    /// How many children have been met.
+    met: u64,
     /// Ended children, oldest first.
     ended: VecDeque<ChildId>,
     sessions: HashMap<String, Session>,
@@ -114,6 +116,7 @@ impl Translator {
             epoch_is_told: false,
             children: BTreeMap::new(),
             live: BTreeSet::new(),
+            met: 0,
             ended: VecDeque::new(),
             sessions: HashMap::new(),
             verified: Capabilities::UNKNOWN,
@@ -174,12 +177,16 @@ impl Translator {
     }
 
     /// The gateway took a request to interrupt a child; that is not its end (rule C5).
-    pub(crate) fn cancel_accepted(&mut self, raw: &str, session: Option<&str>) {
-        if let Some(id) = self.resolve(raw, session)
-            && let Some(child) = self.children.get_mut(&id)
-        {
+    pub(crate) fn cancel_accepted(&mut self, id: &ChildId) {
+        if let Some(child) = self.children.get_mut(id) {
             child.cancel_requested = true;
         }
+    }
+
+    /// The child that a session means by an id of the gateway's, if it is known.
+    pub(crate) fn child_of(&mut self, raw: &str, session: Option<&str>) -> Option<ChildId> {
+        self.resolve(raw, session)
+            .filter(|id| self.children.contains_key(id))
     }
 
     /// How a child stands, for a request about it.
@@ -375,7 +382,9 @@ impl Translator {
                     .unwrap_or_else(|_| ChildIdentity::root(id.clone()))
             }
         };
-        let child = Child::new(identity, state, raw.to_owned(), session.map(str::to_owned));
+        let session = session.map(str::to_owned);
+        let child = Child::new(identity, state, self.met, raw.to_owned(), session);
+        self.met += 1;
         self.children.insert(id.clone(), child);
         self.live.insert(id.clone());
         true

@@ -39,23 +39,34 @@ impl Translator {
         self.polls = polling;
     }
 
-    /// Reads what `delegation.status` answered.
-    pub(crate) fn status(&mut self, result: &Value, at: Timestamp) -> Option<Listing> {
+    /// How many children have been met: an answer to what is asked now need not know later ones.
+    pub(crate) fn met(&self) -> u64 {
+        self.met
+    }
+
+    /// Reads what `delegation.status` answered when it was asked after `met` children.
+    pub(crate) fn status(&mut self, result: &Value, met: u64, at: Timestamp) -> Option<Listing> {
         if !self.is_open() {
             self.ready(None);
         }
         let record = result.as_object()?;
         record.get("active")?.as_array()?;
-        Some(self.listing(record, "active", Lister::Gateway, at))
+        Some(self.listing(record, "active", Lister::Gateway, met, at))
     }
 
     /// A snapshot record without an envelope; it is handed on.
     pub(super) fn flat_snapshot(&mut self, record: &Map<String, Value>, at: Timestamp) {
         let complete = record.get("complete") == Some(&Value::Bool(true));
         let listing = if record.contains_key("delegations") {
-            self.listing(record, "delegations", Lister::Host { complete }, at)
+            self.listing(
+                record,
+                "delegations",
+                Lister::Host { complete },
+                self.met,
+                at,
+            )
         } else {
-            self.listing(record, "active", Lister::Gateway, at)
+            self.listing(record, "active", Lister::Gateway, self.met, at)
         };
         self.out.signals.push(Signal::Snapshot(listing.snapshot));
     }
@@ -65,13 +76,14 @@ impl Translator {
         record: &Map<String, Value>,
         key: &str,
         lister: Lister,
+        met: u64,
         at: Timestamp,
     ) -> Listing {
         let entries: Vec<&Map<String, Value>> = match record.get(key) {
             Some(Value::Array(entries)) => entries.iter().filter_map(Value::as_object).collect(),
             _ => Vec::new(),
         };
-        let whole = self.is_whole(lister, !entries.is_empty());
+        let whole = self.is_whole(lister, !entries.is_empty(), met);
         if whole {
             self.verified.snapshot = Capability::Known;
             self.verified.heartbeat = self.polls;
@@ -106,26 +118,39 @@ impl Translator {
                 });
             }
         }
-        let omitted = if whole {
-            self.live
-                .iter()
-                .filter(|id| !named.contains(*id))
-                .cloned()
-                .collect()
+        let unlisted = self.live.iter().filter(|id| !named.contains(*id));
+        // Whoever began after the question may be missing in the answer.
+        let (omitted, later): (Vec<_>, Vec<_>) = unlisted
+            .cloned()
+            .partition(|id| self.is_met_before(id, met));
+        if !whole {
+            return Listing {
+                snapshot: self.snapshot(None, children, at),
+                omitted: Vec::new(),
+            };
+        }
+        let coverage = if later.is_empty() {
+            Coverage::All
         } else {
-            Vec::new()
+            let ids = children.iter().map(SnapshotChild::id);
+            Coverage::Children(ids.chain(&omitted).cloned().collect())
         };
         Listing {
-            snapshot: self.snapshot(whole, children, at),
+            snapshot: self.snapshot(Some(coverage), children, at),
             omitted,
         }
+    }
+
+    fn is_met_before(&self, id: &ChildId, met: u64) -> bool {
+        let child = self.children.get(id);
+        child.is_some_and(|child| child.met_after < met)
     }
 
     /// Whether the listing proves that who is not in it does not run.
     ///
     /// With `dashboard.turn_isolation` the children run in other processes, and the listing stays
     /// empty while their events flow.
-    fn is_whole(&mut self, lister: Lister, lists_some: bool) -> bool {
+    fn is_whole(&mut self, lister: Lister, lists_some: bool, met: u64) -> bool {
         match lister {
             Lister::Host { complete } => complete,
             Lister::Gateway if lists_some => {
@@ -137,7 +162,7 @@ impl Translator {
                 let contradicted = self.live.iter().any(|id| {
                     self.children
                         .get(id)
-                        .is_some_and(|child| child.seen_in_events)
+                        .is_some_and(|child| child.seen_in_events && child.met_after < met)
                 });
                 if contradicted && !self.listed_some {
                     self.isolated = true;
@@ -255,20 +280,26 @@ impl Translator {
 
     /// The gateway process has ended: nothing runs in it, unless children ran in other processes.
     pub(crate) fn nothing_runs(&mut self, at: Timestamp) -> Snapshot {
-        let whole = !self.isolated;
-        self.snapshot(whole, Vec::new(), at)
+        let coverage = (!self.isolated).then_some(Coverage::All);
+        self.snapshot(coverage, Vec::new(), at)
     }
 
-    /// Each child is listed once, all are covered, and the id is legal: this cannot fail.
+    /// A complete one where a coverage is told. Each child is listed once, all are covered, and the
+    /// id is legal: this cannot fail.
     #[allow(clippy::expect_used)]
-    fn snapshot(&mut self, whole: bool, children: Vec<SnapshotChild>, at: Timestamp) -> Snapshot {
+    fn snapshot(
+        &mut self,
+        coverage: Option<Coverage>,
+        children: Vec<SnapshotChild>,
+        at: Timestamp,
+    ) -> Snapshot {
         self.snapshots += 1;
         // With the time, so that an adapter that comes back to a gateway names none twice.
         let id = format!("snapshot-{}-{}", at.as_millis(), self.snapshots);
         let id = SnapshotId::new(id).expect("a legal identifier");
         let source = self.identity();
-        if whole {
-            AuthoritativeSnapshot::new(source, id, at, Coverage::All, children)
+        if let Some(coverage) = coverage {
+            AuthoritativeSnapshot::new(source, id, at, coverage, children)
                 .expect("each child once, all covered")
                 .into()
         } else {

@@ -36,7 +36,10 @@ fn translate<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
         for decoded in read {
             match decoded.unwrap() {
                 Frame::Response { outcome, .. } => {
-                    if let Some(listing) = outcome.ok().and_then(|r| translator.status(&r, AT)) {
+                    if let Some(listing) = outcome
+                        .ok()
+                        .and_then(|r| translator.status(&r, translator.met(), AT))
+                    {
                         translator.volunteer(Signal::Snapshot(listing.snapshot));
                     }
                 }

@@ -433,16 +433,12 @@ async fn blind() {
 
 async fn no_listings() {
     let gateway = Gateway::new(Version::V0_22);
-    let unknown = vec![
+    gateway.misbehave(Faults::not_knowing([
         "delegation.status",
         "subagent.interrupt",
         "session.events.since",
         "subagent.list",
-    ];
-    gateway.misbehave(Faults {
-        unknown,
-        ..Faults::default()
-    });
+    ]));
     let served = gateway.serve("x").await.unwrap();
     let mut config = config();
     config.ws = Some(served.url());
@@ -540,18 +536,12 @@ async fn capabilities() {
         ),
         (
             Version::V0_22,
-            Faults {
-                unknown: vec!["subagent.interrupt"],
-                ..Faults::default()
-            },
+            Faults::not_knowing(["subagent.interrupt"]),
             "history heartbeat snapshot",
         ),
         (
             Version::V0_22,
-            Faults {
-                refuses: vec!["subagent.interrupt"],
-                ..Faults::default()
-            },
+            Faults::refusing(["subagent.interrupt"]),
             "history heartbeat snapshot",
         ),
         (

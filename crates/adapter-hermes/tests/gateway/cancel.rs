@@ -134,10 +134,7 @@ async fn denied() {
             "belongs to another connection",
         ),
         (
-            Faults {
-                unknown: vec!["subagent.interrupt"],
-                ..Faults::default()
-            },
+            Faults::not_knowing(["subagent.interrupt"]),
             "cannot interrupt",
         ),
     ];
@@ -153,10 +150,7 @@ async fn refused() {
     let (gateway, _served, mut watched) = attached(Version::V0_22).await;
     let a = gateway.start("s1", None, "a");
     watched.until_state(&a, ChildState::RUNNING).await;
-    gateway.misbehave(Faults {
-        refuses: vec!["subagent.interrupt"],
-        ..Faults::default()
-    });
+    gateway.misbehave(Faults::refusing(["subagent.interrupt"]));
     let error = watched.adapter.cancel(&id(&a), None).await.unwrap_err();
     assert_eq!(error.kind(), AdapterErrorKind::Protocol);
     assert!(error.to_string().contains("4000"), "{error}");

@@ -1,19 +1,18 @@
 //! Gateways that the adapter starts, on pipes.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use headcount_adapter_hermes::replay;
-use headcount_adapter_hermes::scripted::Step;
+use headcount_adapter_hermes::scripted::{Faults, Step, Version};
 use headcount_contract::{
-    AdapterErrorKind, ChildLifecycleAdapter, ChildState, EventKind, HealthStatus, Signal, Snapshot,
+    AdapterErrorKind, ChildLifecycleAdapter, ChildState, HealthStatus, Signal, Snapshot,
     SnapshotReason, Timestamp, Urgency,
 };
 use libtest_mimic::Trial;
 
-use crate::support::live::{Watched, detail, process, source, state_of, trial};
+use crate::support::live::{Watched, account, detail, process, source, state_of, trial};
 use crate::support::{fixtures, recordings};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -22,7 +21,6 @@ pub(crate) fn trials() -> Vec<Trial> {
             "started::plays_every_recording_over_a_pipe",
             plays_every_recording,
         ),
-        trial("started::garbage_is_counted_and_passed_over", garbage),
         trial(
             "started::death_within_a_frame_loses_the_children",
             death_within_a_frame,
@@ -55,26 +53,6 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Every state that each child was told to be in, in order, and how it ended by the gateway's words.
-fn account(signals: &[Signal]) -> BTreeMap<String, Vec<String>> {
-    let mut account: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for signal in signals {
-        let Signal::Event(event) = signal else {
-            continue;
-        };
-        let told = account.entry(event.child_id().to_string()).or_default();
-        if let Some(state) = event.state() {
-            told.push(state.to_string());
-        }
-        if matches!(event.kind(), EventKind::Terminal(_)) {
-            for key in ["rawStatus", "outcomeSuspect", "summary", "goal"] {
-                told.push(format!("{key} {:?}", event.details().get(key)));
-            }
-        }
-    }
-    account
-}
-
 async fn plays_every_recording() {
     for name in recordings().iter().filter(|name| !name.contains("trace")) {
         let recording = fixtures().join(name);
@@ -84,9 +62,9 @@ async fn plays_every_recording() {
             Step::Exit(0),
         ];
         let version = if name.contains("v0.19") {
-            "0.19"
+            Version::V0_19
         } else {
-            "0.22"
+            Version::V0_22
         };
         let mut watched = Watched::of(process(version, &steps));
         watched.until_finished().await;
@@ -101,38 +79,6 @@ async fn plays_every_recording() {
     }
 }
 
-async fn garbage() {
-    let steps = [
-        Step::AwaitRequests(2),
-        Step::Line("Traceback (most recent call last):".into()),
-        Step::Line(r#"{"no": "frame"}"#.into()),
-        Step::Line(r#"{"jsonrpc":"2.0","id":"q1","method":"clarify.request","params":{"question":"?"}}"#.into()),
-        Step::Line(r#"{"jsonrpc":"2.0","method":"event","params":{"type":"weather.changed"}}"#.into()),
-        Step::Line(r#"{"jsonrpc":"2.0","method":"event","params":{"type":"subagent.dreams","session_id":"s1","payload":{"subagent_id":"sa-7"}}}"#.into()),
-        Step::Line(r#"{"jsonrpc":"2.0","id":"nobody","result":{}}"#.into()),
-        Step::Huge(10 << 20),
-        Step::Start("after all that".into()),
-    ];
-    let mut watched = Watched::of(process("0.22", &steps));
-    watched
-        .until_state("sa-0-00000000", ChildState::RUNNING)
-        .await;
-    let counts = [
-        ("frames_malformed", 1),
-        ("frames_unrecognised", 1),
-        ("frames_oversized", 1),
-        ("requests_of_the_gateway", 1),
-        ("event_types_unknown", 1),
-        ("subagent_types_unknown", 1),
-        ("responses_unexpected", 1),
-    ];
-    for (name, expected) in counts {
-        assert_eq!(watched.count(name), expected, "{name}");
-    }
-    assert_eq!(state_of(&watched.seen, "sa-7"), Some(ChildState::RUNNING));
-    assert_eq!(watched.adapter.health().status, HealthStatus::Degraded);
-}
-
 async fn death_within_a_frame() {
     let steps = [
         Step::AwaitRequests(2),
@@ -145,7 +91,7 @@ async fn death_within_a_frame() {
         Step::Text(r#"{"jsonrpc":"2.0","method":"event","params":{"type":"subagent.comp"#.into()),
         Step::Kill,
     ];
-    let mut watched = Watched::of(process("0.22", &steps));
+    let mut watched = Watched::of(process(Version::V0_22, &steps));
     watched.until_finished().await;
     assert_eq!(watched.count("frames_truncated"), 1);
     assert_eq!(
@@ -182,7 +128,7 @@ async fn orphans() {
         Step::LeaveBehind,
         Step::Kill,
     ];
-    let mut watched = Watched::of(process("0.19", &steps));
+    let mut watched = Watched::of(process(Version::V0_19, &steps));
     watched.until_finished().await;
     let orphans = detail(&watched.seen, "sa-0-00000000", "orphans").unwrap();
     let [orphan] = &orphans.as_array().unwrap()[..] else {
@@ -221,7 +167,7 @@ async fn transcript() {
         Step::Start("two".into()),
         Step::Kill,
     ];
-    let mut config = process("0.22", &steps);
+    let mut config = process(Version::V0_22, &steps);
     config.hermes_home = Some(home.path().to_owned());
     let mut watched = Watched::of(config);
     watched.until_finished().await;
@@ -242,9 +188,12 @@ async fn silence() {
     let steps = [
         Step::AwaitRequests(2),
         Step::Start("one".into()),
-        Step::Silence,
+        Step::Misbehave(Faults {
+            silent: true,
+            ..Faults::default()
+        }),
     ];
-    let mut config = process("0.22", &steps);
+    let mut config = process(Version::V0_22, &steps);
     config.request_timeout = Duration::from_millis(200);
     let mut watched = Watched::of(config);
     watched
@@ -270,7 +219,7 @@ async fn silence() {
 
 async fn stubborn() {
     let steps = [Step::AwaitRequests(2), Step::Start("one".into())];
-    let mut config = process("0.22", &steps);
+    let mut config = process(Version::V0_22, &steps);
     // What is ignored stays ignored in what is started.
     let this = config.command.remove(0);
     config.command = ["sh", "-c", "trap '' TERM; exec \"$0\"", &this]
@@ -302,7 +251,7 @@ async fn stubborn() {
 }
 
 async fn not_there() {
-    let mut config = process("0.22", &[]);
+    let mut config = process(Version::V0_22, &[]);
     config.command = vec!["/nonexistent/gateway".to_owned()];
     let mut watched = Watched::of(config);
     watched.until_finished().await;
@@ -320,7 +269,7 @@ async fn last_words() {
         Step::Complain("No module named tui_gateway".into()),
         Step::Exit(1),
     ];
-    let mut watched = Watched::of(process("0.19", &steps));
+    let mut watched = Watched::of(process(Version::V0_19, &steps));
     watched.until_finished().await;
     let message = watched.adapter.health().message.unwrap();
     assert_eq!(
@@ -331,7 +280,7 @@ async fn last_words() {
 
 async fn environment() {
     let listing = r"env | sed 's/=.*//' | sort | tr '\n' ' ' >&2; exit 0";
-    let mut config = process("0.19", &[]);
+    let mut config = process(Version::V0_19, &[]);
     config.command = ["sh", "-c", listing].map(str::to_owned).into();
     config.env = [("GIVEN".to_owned(), "1".to_owned())].into();
     config.inherit = vec!["CARGO_MANIFEST_DIR".to_owned()];
@@ -392,7 +341,7 @@ async fn record() {
         },
         Step::Kill,
     ];
-    let mut config = process("0.22", &steps);
+    let mut config = process(Version::V0_22, &steps);
     config.record = Some(path.clone());
     config.hermes_home = Some(folder.path().to_owned());
     write_transcript(folder.path(), "deleg_sa-0-00000002", "failed");

@@ -1,5 +1,6 @@
 //! An adapter on a scripted gateway, and what it tells.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
@@ -15,7 +16,7 @@ use headcount_contract::{
 };
 
 /// Longer than anything takes on a busy machine; only a failure waits so long.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 pub fn source() -> SourceId {
     SourceId::new("hermes").unwrap()
@@ -35,13 +36,49 @@ pub fn config() -> HermesConfig {
 }
 
 /// The configuration of a gateway process that performs these steps.
-pub fn process(version: &str, steps: &[Step]) -> HermesConfig {
+pub fn process(version: Version, steps: &[Step]) -> HermesConfig {
     let mut config = config();
     let this = std::env::current_exe().unwrap();
     config.command = vec![this.to_str().unwrap().to_owned()];
     let steps = serde_json::to_string(&(version, steps)).unwrap();
     config.env.insert(STEPS.to_owned(), steps);
     config
+}
+
+/// A way to a scripted gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    Pipe,
+    Socket,
+}
+
+impl Way {
+    pub const ALL: [Self; 2] = [Self::Pipe, Self::Socket];
+
+    /// A gateway that performs these steps, and an adapter on it whose session is `s1`.
+    pub async fn to(
+        self,
+        version: Version,
+        steps: Vec<Step>,
+        mut config: HermesConfig,
+    ) -> (Watched, Option<Served>) {
+        match self {
+            Self::Pipe => {
+                let HermesConfig { command, env, .. } = process(version, &steps);
+                (config.command, config.env) = (command, env);
+                (Watched::of(config), None)
+            }
+            Self::Socket => {
+                let gateway = Gateway::new(version);
+                let served = gateway.serve("sesame").await.unwrap();
+                config.ws = Some(served.url());
+                config.token_file = Some(token_file("sesame").to_path_buf());
+                config.resume = vec!["stored-s1".to_owned()];
+                gateway.act(steps);
+                (Watched::of(config), Some(served))
+            }
+        }
+    }
 }
 
 /// An adapter, and everything that it has told.
@@ -190,11 +227,15 @@ pub async fn attached_with(
     let token = token_file("sesame");
     config.token_file = Some(token.to_path_buf());
     let watched = Watched::of(config);
-    let called = watched
-        .adapter
-        .call("session.create", &serde_json::json!({"cols": 100}))
-        .await;
-    assert_eq!(called.unwrap()["session_id"], "s1");
+    // On a busy machine it may take longer to connect than a request waits for it.
+    let created = loop {
+        let params = serde_json::json!({"cols": 100});
+        match watched.adapter.call("session.create", &params).await {
+            Ok(created) => break created,
+            Err(error) => assert!(error.is_retryable(), "{error}"),
+        }
+    };
+    assert_eq!(created["session_id"], "s1");
     (gateway, served, watched)
 }
 
@@ -220,4 +261,24 @@ where
         runtime.block_on(test);
         Ok(())
     })
+}
+
+/// Every state that each child was told to be in, in order, and how it ended by the gateway's words.
+pub fn account(signals: &[Signal]) -> BTreeMap<String, Vec<String>> {
+    let mut account: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for signal in signals {
+        let Signal::Event(event) = signal else {
+            continue;
+        };
+        let told = account.entry(event.child_id().to_string()).or_default();
+        if let Some(state) = event.state() {
+            told.push(state.to_string());
+        }
+        if matches!(event.kind(), EventKind::Terminal(_)) {
+            for key in ["rawStatus", "outcomeSuspect", "summary", "goal"] {
+                told.push(format!("{key} {:?}", event.details().get(key)));
+            }
+        }
+    }
+    account
 }
