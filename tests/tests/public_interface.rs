@@ -42,7 +42,8 @@ interface!(registry_items of headcount_registry:
 
 interface!(kit_items of headcount_adapter_kit:
     Announce, Coalescer, EndedRun, EventMint, Fanout, HealthCell, NextRun, RunPlan, RuntimeAdapter,
-    RuntimeAdapterBuilder, Told, config_object, duration, new_epoch,
+    RuntimeAdapterBuilder, Told, config_object, duration, first_sequence,
+    new_epoch,
 );
 
 interface!(conformance_items of headcount_conformance:

@@ -13,8 +13,9 @@ macro_rules! example {
 
 /// What a new crate begins with: what CI builds and tests as the example, so that it is never out of
 /// date.
-const FILES: [(&str, &str); 9] = example![
+const FILES: [(&str, &str); 10] = example![
     "Cargo.toml",
+    ".gitignore",
     "README.md",
     "src/lib.rs",
     "src/adapter.rs",
@@ -39,12 +40,16 @@ pub(crate) fn run(workspace: &Workspace, name: &str, path: Option<&Path>) -> Out
         beside.join(name.package())
     };
     write(workspace.root(), &name, &folder)?;
+    let folder = folder.canonicalize().unwrap_or(folder);
     println!("wrote {}", folder.display());
     println!("    src/config.rs         the keys that a host may set");
     println!("    src/source.rs         all input and output: put yours here");
     println!("    src/translate.rs      pure: what was seen, as lifecycle events and snapshots");
-    println!("    src/adapter.rs        the contract's trait; mostly stays as it is");
+    println!("    src/adapter.rs        the contract's trait, and the task that reads the source");
+    println!("    src/lib.rs            the registration: what is verified, and what is not");
     println!("    tests/conformance.rs  the rig: make your source do things here");
+    println!("    tests/host.rs         a host that shows one of its children");
+    println!("    README.md             and Cargo.toml: say what your source is");
     println!("next: cd {} && cargo test", folder.display());
     println!("then: docs/writing-an-adapter.md");
     Ok(Done::Well)

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use headcount_contract::{
-    Capabilities, ChildId, ChildIdentity, EventId, EventKind, LifecycleEvent, Sequence,
-    SequenceScope, SourceEpoch, SourceIdentity, Timestamp,
+    Capabilities, ChildId, ChildIdentity, EventId, EventKind, LifecycleEvent, MAX_INTEGER,
+    Sequence, SequenceScope, SourceEpoch, SourceIdentity, Timestamp,
 };
 
 /// Makes the events of one source epoch: allocates event ids and sequences.
@@ -158,13 +158,10 @@ impl EventMint {
 /// # Ok::<(), headcount_contract::TimestampError>(())
 /// ```
 pub fn first_sequence(began: Timestamp) -> Sequence {
-    let micros = (began.as_nanos() / 1000).clamp(0, i128::from(MAX_SEQUENCE));
+    let micros = (began.as_nanos() / 1000).clamp(0, i128::from(MAX_INTEGER));
     let micros = u64::try_from(micros).ok();
     micros.and_then(Sequence::new).unwrap_or_default()
 }
-
-/// The largest integer that every reader of JSON holds exactly.
-const MAX_SEQUENCE: u64 = (1 << 53) - 1;
 
 /// An epoch that no other life of the source has had: the second in which it began and 32 random
 /// bits.
