@@ -60,6 +60,9 @@ pub struct HermesConfig {
     pub token_env: Option<String>,
     /// The file that holds the gateway's token.
     pub token_file: Option<PathBuf>,
+    /// A file of certificates (PEM) to trust besides the system's, for a gateway behind a `wss://`
+    /// whose authority is a private one. Read anew for each connection.
+    pub ca_file: Option<PathBuf>,
     /// Let `ws://` go to another host, though everybody on the way can read it.
     pub allow_insecure_remote: bool,
     /// Stored ids of sessions to resume on the running gateway, so that their events come here.
@@ -109,6 +112,7 @@ impl Default for HermesConfig {
             ws: None,
             token_env: None,
             token_file: None,
+            ca_file: None,
             allow_insecure_remote: false,
             resume: Vec::new(),
             command: DEFAULT_COMMAND.map(str::to_owned).into(),
@@ -141,6 +145,17 @@ impl HermesConfig {
             return refuse(
                 "token_file",
                 "name the token's variable or its file, not both",
+            );
+        }
+        if self.ca_file.is_some()
+            && !self
+                .ws
+                .as_ref()
+                .is_some_and(|url| url.starts_with("wss://"))
+        {
+            return refuse(
+                "ca_file",
+                "certificates are for a gateway that is reached over wss://: name its address in `ws`",
             );
         }
         match &self.ws {
@@ -297,6 +312,15 @@ mod tests {
             json!({"ws": "ws://127.0.0.1/", "token_env": "T", "token_file": "t"}),
             "not both",
         );
+        check(
+            json!({"ws": "wss://gateway.example/api/ws", "ca_file": "ca.pem"}),
+            "fine",
+        );
+        check(
+            json!({"ws": "ws://127.0.0.1/api/ws", "ca_file": "ca.pem"}),
+            "over wss://",
+        );
+        check(json!({"ca_file": "ca.pem"}), "over wss://");
         check(json!({"request_timeout": "0s"}), "at least 1ms");
         check(json!({"grace": 5}), "expected");
         check(json!({"poll_interval": "5 parsecs"}), "such as 250ms");

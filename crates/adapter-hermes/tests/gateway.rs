@@ -15,6 +15,8 @@ mod feed;
 #[path = "gateway/started.rs"]
 mod started;
 mod support;
+#[path = "gateway/tls.rs"]
+mod tls;
 
 use headcount_adapter_hermes::scripted::{STEPS, run_process};
 
@@ -29,6 +31,7 @@ fn main() {
         cancel::trials(),
         faults::trials(),
         feed::trials(),
+        tls::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit();
 }

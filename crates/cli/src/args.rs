@@ -235,6 +235,9 @@ pub(crate) struct Hermes {
     /// The environment variable that holds the gateway's token
     #[arg(long, value_name = "NAME", requires = "ws")]
     pub(crate) token_env: Option<String>,
+    /// Trust the certificates in this file, too, for a gateway at a wss:// address
+    #[arg(long, value_name = "FILE", requires = "ws")]
+    pub(crate) ca_file: Option<PathBuf>,
     /// Write every frame to this file
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     pub(crate) record: Option<PathBuf>,

@@ -2,6 +2,7 @@
 
 pub(crate) mod feed;
 pub(crate) mod stdio;
+mod tls;
 pub(crate) mod websocket;
 
 use std::fmt;

@@ -1,6 +1,5 @@
 //! A gateway that runs, reached over a WebSocket.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::{SinkExt, StreamExt};
@@ -10,9 +9,9 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error, Message};
-use tokio_tungstenite::{Connector, MaybeTlsStream, WebSocketStream};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
-use super::{BATCHES, End, Link, REQUESTS};
+use super::{BATCHES, End, Link, REQUESTS, tls};
 use crate::config::HermesConfig;
 use crate::frame::{Decoded, FrameFault, decode};
 
@@ -36,7 +35,10 @@ pub(crate) async fn open(config: &HermesConfig) -> Result<Link, AdapterError> {
     let protocol = WebSocketConfig::default()
         .max_message_size(Some(limit))
         .max_frame_size(Some(limit));
-    let tls = url.starts_with("wss://").then(tls).transpose()?;
+    let tls = url
+        .starts_with("wss://")
+        .then(|| tls::connector(config.ca_file.as_deref()))
+        .transpose()?;
     let connecting =
         tokio_tungstenite::connect_async_tls_with_config(with_token, Some(protocol), true, tls);
     let unavailable = |message: &'static str| {
@@ -62,6 +64,12 @@ pub(crate) async fn open(config: &HermesConfig) -> Result<Link, AdapterError> {
         Ok(Err(Error::Http(answer))) => {
             return Err(unavailable("no gateway answers there")
                 .with_context("status", answer.status().as_u16()));
+        }
+        Ok(Err(error)) if let Some(why) = tls::mistrust(&error) => {
+            return Err(unavailable(
+                "the gateway's certificate is not trusted: name a file with its authority's in `ca_file`",
+            )
+            .with_context("why", why));
         }
         // The library's messages may repeat the address, and with it the token.
         Ok(Err(Error::Io(error))) => {
@@ -191,23 +199,6 @@ fn token(config: &HermesConfig) -> Result<Option<String>, AdapterError> {
         return Ok(Some(token.trim().to_owned()));
     }
     Ok(None)
-}
-
-fn tls() -> Result<Connector, AdapterError> {
-    let cannot = |error: String| {
-        AdapterError::new(AdapterErrorKind::Internal, "no TLS connection can be made")
-            .with_source(error)
-    };
-    let mut roots = rustls::RootCertStore::empty();
-    let native = rustls_native_certs::load_native_certs();
-    roots.add_parsable_certificates(native.certs);
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| cannot(error.to_string()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Connector::Rustls(Arc::new(config)))
 }
 
 fn without_query(url: &str) -> &str {

@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use headcount_adapter_hermes::HermesConfig;
 use headcount_adapter_hermes::scripted::{Faults, Gateway, Version};
 use headcount_contract::{
-    AdapterErrorKind, ChildLifecycleAdapter, ChildState, HealthStatus, Signal, Snapshot,
-    SnapshotReason,
+    AdapterErrorKind, ChildLifecycleAdapter, ChildState, Signal, Snapshot, SnapshotReason,
 };
 use libtest_mimic::Trial;
 use serde_json::json;
@@ -43,7 +41,6 @@ pub(crate) fn trials() -> Vec<Trial> {
             token,
         ),
         trial("attached::nobody_there_is_told", nobody_there),
-        trial("attached::tls_to_something_else_fails_and_says_so", tls),
         trial(
             "attached::a_message_over_the_limit_is_skipped",
             over_the_limit,
@@ -239,15 +236,7 @@ async fn token() {
     config.ws = Some(served.url());
     config.token_file = Some(token.to_path_buf());
     let mut watched = Watched::of(config);
-    watched
-        .until("the refusal to be told", |seen| {
-            seen.iter().any(|signal| {
-                matches!(signal, Signal::Health(health)
-                if health.status == HealthStatus::Down
-                && health.message.as_deref().unwrap_or_default().contains("refuses the token"))
-            })
-        })
-        .await;
+    watched.until_down(&["refuses the token"]).await;
     let told = format!("{:?}", watched.seen);
     assert!(!told.contains("wrong"), "a token is never told");
     std::fs::write(&token, "sesame").unwrap();
@@ -262,30 +251,10 @@ async fn nobody_there() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("ws://{}/api/ws", listener.local_addr().unwrap());
     drop(listener);
-    check_down(&url, "cannot be reached").await;
-}
-
-async fn tls() {
-    let gateway = Gateway::new(Version::V0_22);
-    let served = gateway.serve("sesame").await.unwrap();
-    let url = served.url().replace("ws://", "wss://");
-    check_down(&url, "cannot be reached").await;
-}
-
-async fn check_down(url: &str, expected: &str) {
-    let mut config: HermesConfig = config();
-    config.ws = Some(url.to_owned());
-    config.request_timeout = Duration::from_secs(5);
+    let mut config = config();
+    config.ws = Some(url);
     let mut watched = Watched::of(config);
-    watched
-        .until("it to be told", |seen| {
-            seen.iter().any(|signal| {
-                matches!(signal, Signal::Health(health)
-                if health.status == HealthStatus::Down
-                && health.message.as_deref().unwrap_or_default().contains(expected))
-            })
-        })
-        .await;
+    watched.until_down(&["cannot be reached"]).await;
     assert!(!watched.adapter.is_finished(), "it is tried again");
 }
 

@@ -11,8 +11,8 @@ use futures_util::StreamExt;
 use headcount_adapter_hermes::scripted::{Gateway, STEPS, Served, Step, Version};
 use headcount_adapter_hermes::{HermesAdapter, HermesConfig};
 use headcount_contract::{
-    AdapterError, ChildId, ChildLifecycleAdapter, ChildState, EventKind, LifecycleEvent, Signal,
-    SignalStream, SourceId,
+    AdapterError, ChildId, ChildLifecycleAdapter, ChildState, EventKind, HealthStatus,
+    LifecycleEvent, Signal, SignalStream, SourceId,
 };
 
 /// Longer than anything takes on a busy machine; only a failure waits so long.
@@ -138,6 +138,17 @@ impl Watched {
         let count = self.discontinuities().iter().filter(|d| *d == told).count();
         self.until(told, |seen| {
             discontinuities(seen).iter().filter(|d| *d == told).count() > count
+        })
+        .await;
+    }
+
+    /// Waits until the adapter says that it is down, in words that contain all of these.
+    pub async fn until_down(&mut self, words: &[&str]) {
+        self.until(&format!("it to be down: {words:?}"), |seen| {
+            seen.iter().any(|signal| {
+                matches!(signal, Signal::Health(health) if health.status == HealthStatus::Down
+                    && words.iter().all(|word| health.message.as_deref().is_some_and(|m| m.contains(word))))
+            })
         })
         .await;
     }

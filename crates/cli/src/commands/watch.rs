@@ -94,6 +94,9 @@ pub(super) fn hermes(common: &Common, hermes: &Hermes) -> Result<Exit, Failure> 
             }
             set("token_env", json!(name));
         }
+        if let Some(file) = &hermes.ca_file {
+            set("ca_file", json!(file));
+        }
     } else {
         // A gateway that a person starts at a shell finds what that shell would give it; the
         // library never inherits by itself.
