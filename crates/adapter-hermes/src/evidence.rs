@@ -6,16 +6,19 @@ use std::path::{Path, PathBuf};
 
 use headcount_contract::ChildId;
 
-use crate::translate::{Ending, Unfinished, transcript_ending};
+use crate::translate::{Ending, Unfinished, manifest_ending, transcript_ending};
 
 /// How much is read of a transcript's beginning and of its end.
 const PART: u64 = 8 << 10;
+/// The longest manifest that is read; it holds a goal a task.
+const MANIFEST_MAX: u64 = 1 << 20;
 /// How many delegations are looked through for a child whose own is not known.
 const DELEGATIONS_MAX: usize = 256;
 /// How many orphans are named.
 const ORPHANS_MAX: usize = 64;
 
-/// How the children ended of whom a live transcript in the gateway's home tells it. Blocks.
+/// How the children ended of whom the gateway's home tells it: by their live transcripts, or else by
+/// their delegations' manifests. Blocks.
 ///
 /// A child's transcript is that of its delegation and task. Where the delegation is not known, it is
 /// the only one with the child's task and goal; if there are several, none proves anything.
@@ -25,14 +28,18 @@ pub(crate) fn look(home: &Path, children: &[Unfinished]) -> Vec<(ChildId, Ending
         .iter()
         .filter_map(|child| {
             let task = child.task_index?;
-            let path = match child.delegation.as_deref() {
-                Some(delegation) if is_plain(delegation) => {
-                    transcript(&folder.join(delegation), task)
-                }
+            let delegation = match child.delegation.as_deref() {
+                Some(delegation) if is_plain(delegation) => folder.join(delegation),
                 Some(_) => return None,
                 None => only_match(&folder, task, child.goal.as_deref()?)?,
             };
-            let ending = transcript_ending(&tail(&path)?)?;
+            let transcript = tail(&transcript(&delegation, task));
+            let ending = transcript
+                .and_then(|text| transcript_ending(&text))
+                .or_else(|| {
+                    let manifest = delegation.join("manifest.json");
+                    manifest_ending(&part(&manifest, 0, MANIFEST_MAX)?, task)
+                })?;
             Some((child.id.clone(), ending))
         })
         .collect()
@@ -51,20 +58,21 @@ fn is_plain(name: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
 }
 
+/// The only delegation whose task has this goal.
 fn only_match(folder: &Path, task: u64, goal: &str) -> Option<PathBuf> {
     let delegations = std::fs::read_dir(folder)
         .ok()?
         .flatten()
         .take(DELEGATIONS_MAX);
     let mut matching = delegations
-        .map(|delegation| transcript(&delegation.path(), task))
-        .filter(|path| has_goal(path, goal));
+        .map(|delegation| delegation.path())
+        .filter(|delegation| has_goal(&transcript(delegation, task), goal));
     let one = matching.next()?;
     matching.next().is_none().then_some(one)
 }
 
 fn has_goal(path: &Path, goal: &str) -> bool {
-    let Some(head) = part(path, SeekFrom::Start(0)) else {
+    let Some(head) = part(path, 0, PART) else {
         return false;
     };
     head.lines()
@@ -75,14 +83,15 @@ fn has_goal(path: &Path, goal: &str) -> bool {
 
 fn tail(path: &Path) -> Option<String> {
     let length = std::fs::metadata(path).ok()?.len();
-    part(path, SeekFrom::Start(length.saturating_sub(PART)))
+    part(path, length.saturating_sub(PART), PART)
 }
 
-fn part(path: &Path, from: SeekFrom) -> Option<String> {
+/// As much as `most` bytes of a file, from there on.
+fn part(path: &Path, from: u64, most: u64) -> Option<String> {
     let mut file = File::open(path).ok()?;
-    file.seek(from).ok()?;
+    file.seek(SeekFrom::Start(from)).ok()?;
     let mut bytes = Vec::new();
-    file.take(PART).read_to_end(&mut bytes).ok()?;
+    file.take(most).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -180,9 +189,15 @@ mod tests {
             "twice",
             "16:58:01 final | status=failed",
         );
+        // What its own transcript does not tell, the manifest of the batch may.
+        let manifest = home.join("cache/delegation/live/deleg_a/manifest.json");
+        let tasks =
+            r#"{"tasks": [{"index": 0, "status": "completed"}, {"index": 2, "status": "failed"}]}"#;
+        std::fs::write(manifest, tasks).unwrap();
         check(home, &child(Some("deleg_a"), 0, "one"), Some("interrupted"));
         check(home, &child(Some("deleg_a"), 1, "two"), None);
-        check(home, &child(Some("deleg_a"), 2, "three"), None);
+        check(home, &child(Some("deleg_a"), 2, "three"), Some("failed"));
+        check(home, &child(Some("deleg_a"), 3, "four"), None);
         check(home, &child(Some("../live/deleg_a"), 0, "one"), None);
         check(home, &child(None, 0, "one"), Some("interrupted"));
         check(home, &child(None, 0, "twice"), None);

@@ -14,7 +14,7 @@ use headcount_contract::{AdapterError, AdapterErrorKind, ChildId, Timestamp};
 use serde_json::{Map, Value, json};
 
 use crate::frame::{self, EventFrame, Frame};
-use crate::translate::Ending;
+use crate::translate::{Ending, MANIFEST, TRANSCRIPT};
 
 /// How many lines wait for the disk; more are left out, and counted.
 const WAITING: usize = 4096;
@@ -142,11 +142,11 @@ pub(crate) enum Remark {
     Began(Timestamp),
     /// The connection was lost.
     Disconnected,
-    /// How a child ended by its transcript.
-    Transcript {
+    /// How a child ended by what the gateway keeps on its disk.
+    Found {
         /// Which child.
         child: ChildId,
-        /// What its transcript says.
+        /// What its transcript or manifest says.
         ending: Ending,
     },
     /// The gateway has ended, with details for the children that it ran.
@@ -158,8 +158,8 @@ impl Remark {
         match self {
             Self::Began(at) => json!({"note": "record of a Hermes gateway", "at": at}),
             Self::Disconnected => json!({"note": "disconnected"}),
-            Self::Transcript { child, ending } => json!({
-                "note": "transcript", "child": child, "status": ending.status,
+            Self::Found { child, ending } => json!({
+                "note": ending.basis, "child": child, "status": ending.status,
                 "details": ending.details,
             }),
             Self::Exited(facts) => json!({"note": "exit", "facts": facts}),
@@ -180,11 +180,15 @@ impl Remark {
             "ws closed" => {
                 (note.get("code") != Some(&Value::from(1000))).then_some(Self::Disconnected)
             }
-            "transcript" => Some(Self::Transcript {
+            basis @ (TRANSCRIPT | MANIFEST) => Some(Self::Found {
                 child: ChildId::new(text("child")?).ok()?,
                 ending: Ending {
                     status: text("status")?.to_owned(),
-                    basis: "transcript",
+                    basis: if basis == MANIFEST {
+                        MANIFEST
+                    } else {
+                        TRANSCRIPT
+                    },
                     details: object("details").unwrap_or_default(),
                 },
             }),
@@ -278,16 +282,19 @@ mod tests {
 
     #[test]
     fn what_is_remarked_is_read_again() {
-        let ending = Ending {
-            status: "interrupted".to_owned(),
-            basis: "transcript",
-            details: Map::from_iter([("durationSeconds".to_owned(), json!(1.93))]),
+        let found = |basis| Remark::Found {
+            child: ChildId::new("sa-0").unwrap(),
+            ending: Ending {
+                status: "interrupted".to_owned(),
+                basis,
+                details: Map::from_iter([("durationSeconds".to_owned(), json!(1.93))]),
+            },
         };
-        let child = ChildId::new("sa-0").unwrap();
         for remark in [
             Remark::Began(Timestamp::UNIX_EPOCH),
             Remark::Disconnected,
-            Remark::Transcript { child, ending },
+            found(TRANSCRIPT),
+            found(MANIFEST),
             exited("gatewaySignal", 9),
         ] {
             check(&remark.to_json(), Some(&remark));

@@ -12,6 +12,8 @@ mod cancel;
 mod faults;
 #[path = "gateway/feed.rs"]
 mod feed;
+#[path = "gateway/listing.rs"]
+mod listing;
 #[path = "gateway/started.rs"]
 mod started;
 mod support;
@@ -31,6 +33,7 @@ fn main() {
         cancel::trials(),
         faults::trials(),
         feed::trials(),
+        listing::trials(),
         tls::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit();

@@ -156,7 +156,7 @@ impl Player {
             Some(Remark::Disconnected) => self
                 .translator
                 .discontinuity(DiscontinuityCause::Disconnected, Gap::Possible),
-            Some(Remark::Transcript { child, ending }) => {
+            Some(Remark::Found { child, ending }) => {
                 self.translator.conclude(&child, ending, at);
             }
             Some(Remark::Exited(facts)) => self.gone("gateway_exit", &facts, at),

@@ -171,6 +171,15 @@ impl Gateway {
         state.forget(id, state::text(more, "status"));
     }
 
+    /// A child ends, and its event is written to nobody, though it can be replayed.
+    pub fn complete_unheard(&self, id: &str, status: &str) {
+        let mut state = self.lock();
+        let clients = std::mem::take(&mut state.clients);
+        state.tell(id, "subagent.complete", &json!({"status": status}));
+        state.clients = clients;
+        state.forget(id, status);
+    }
+
     /// A child ends and nobody is told.
     pub fn vanish(&self, id: &str, status: &str) {
         self.lock().forget(id, status);

@@ -77,7 +77,7 @@ pub(super) async fn transcripts(shared: &Arc<Shared>, children: &[Unfinished]) {
     for (child, ending) in found.unwrap_or_default() {
         if let Some(recorder) = shared.recorder.get() {
             let (child, ending) = (child.clone(), ending.clone());
-            recorder.remark(&Remark::Transcript { child, ending }, now());
+            recorder.remark(&Remark::Found { child, ending }, now());
         }
         shared.with(|translator| translator.conclude(&child, ending, now()));
     }

@@ -1,11 +1,16 @@
 //! How a child ended whose end was not seen.
 
-use headcount_contract::{ChildId, Timestamp};
+use headcount_contract::{ChildId, Outcome, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::Translator;
-use super::child::string;
+use super::child::{cut, string};
 use super::outcome::outcome;
+
+/// Where an end was found: in a child's own transcript.
+pub(crate) const TRANSCRIPT: &str = "transcript";
+/// Where an end was found: in its delegation's manifest.
+pub(crate) const MANIFEST: &str = "manifest";
 
 /// A child of which no end is known.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,6 +57,11 @@ impl Translator {
             return false;
         }
         let mut details = ending.details;
+        // Stopped by the limit of its iterations, it gave no answer.
+        let exit = details.get("exitReason").and_then(Value::as_str);
+        if exit == Some("max_iterations") && outcome == Outcome::Completed {
+            details.insert("outcomeSuspect".to_owned(), json!(true));
+        }
         details.insert("basis".to_owned(), json!(ending.basis));
         details.insert("rawStatus".to_owned(), json!(ending.status));
         self.end(id, outcome, details, at);
@@ -90,7 +100,7 @@ impl Translator {
             if let Some(child) = child {
                 let mut details = Map::new();
                 if let Some(error) = string(entry, "error") {
-                    details.insert("error".to_owned(), json!(super::child::cut(error)));
+                    details.insert("error".to_owned(), json!(cut(error)));
                 }
                 let ending = Ending {
                     status: status.to_owned(),
@@ -103,19 +113,14 @@ impl Translator {
     }
 }
 
-/// How a live transcript ends, if its last line says so: `… final | status=interrupted
-/// duration=1.93s`.
+/// How a live transcript ends, if its last lines say so: `… final | status=interrupted
+/// duration=1.93s`, and after that `… final | end status=interrupted exit_reason=interrupted`.
 pub(crate) fn transcript_ending(text: &str) -> Option<Ending> {
-    let last = text.lines().rev().find(|line| !line.trim().is_empty())?;
-    let (head, tail) = last.split_once('|')?;
-    if head.split_whitespace().last()? != "final" {
-        return None;
-    }
+    let lines = text.lines().rev().filter(|line| !line.trim().is_empty());
+    let finals: Vec<&str> = lines.map_while(final_line).take(2).collect();
     let word = |key: &str| {
-        let mut words = tail.split_whitespace();
-        words
-            .find_map(|word| word.strip_prefix(key))
-            .map(str::to_owned)
+        let mut words = finals.iter().flat_map(|line| line.split_whitespace());
+        words.find_map(|word| word.strip_prefix(key))
     };
     let mut details = Map::new();
     if let Some(seconds) = word("duration=")
@@ -124,10 +129,38 @@ pub(crate) fn transcript_ending(text: &str) -> Option<Ending> {
     {
         details.insert("durationSeconds".to_owned(), json!(seconds));
     }
+    if let Some(reason) = word("exit_reason=") {
+        details.insert("exitReason".to_owned(), json!(reason));
+    }
     Some(Ending {
-        status: word("status=")?,
-        basis: "transcript",
+        status: word("status=")?.to_owned(),
+        basis: TRANSCRIPT,
         details,
+    })
+}
+
+/// What a line says of an end, without what the child itself said.
+fn final_line(line: &str) -> Option<&str> {
+    let (head, tail) = line.split_once('|')?;
+    (head.split_whitespace().last()? == "final").then_some(())?;
+    let said = ["summary:", "error:"];
+    let end = said.iter().filter_map(|key| tail.find(key)).min();
+    Some(&tail[..end.unwrap_or(tail.len())])
+}
+
+/// How a task of a delegation ended, by the manifest that lies beside the transcripts and is
+/// completed with the whole batch.
+pub(crate) fn manifest_ending(text: &str, task: u64) -> Option<Ending> {
+    let manifest: Value = serde_json::from_str(text).ok()?;
+    let mut tasks = manifest.get("tasks")?.as_array()?.iter();
+    let task = tasks.find(|entry| entry.get("index").and_then(Value::as_u64) == Some(task))?;
+    let task = task.as_object()?;
+    let reason = string(task, "exit_reason").map(cut);
+    let details = reason.map(|reason| ("exitReason".to_owned(), json!(reason)));
+    Some(Ending {
+        status: string(task, "status")?.to_owned(),
+        basis: MANIFEST,
+        details: details.into_iter().collect(),
     })
 }
 
@@ -153,21 +186,50 @@ mod tests {
         check("16:58:01 tool | final | status=completed", None);
         check("final | duration=1s", None);
         check("final status=completed", None);
+        check("final | duration=1s summary: status=completed", None);
+        check(
+            "1 final | status=completed duration=2s\n1 final | end status=error error: status=completed",
+            Some("error"),
+        );
         check("", None);
     }
 
     #[test]
-    fn a_transcript_tells_the_duration() {
-        let ending = transcript_ending("1 final | status=timeout duration=30.01s").unwrap();
-        assert_eq!(
-            Value::Object(ending.details),
-            json!({"durationSeconds": 30.01})
+    fn a_transcript_tells_the_duration_and_the_reason() {
+        let check = |text: &str, expected: Value| {
+            let ending = transcript_ending(text).unwrap();
+            assert_eq!(Value::Object(ending.details), expected, "{text}");
+        };
+        check(
+            "1 final | status=timeout duration=30.01s",
+            json!({"durationSeconds": 30.01}),
         );
-        assert!(
-            transcript_ending("1 final | status=timeout duration=infs")
-                .unwrap()
-                .details
-                .is_empty()
+        check("1 final | status=timeout duration=infs", json!({}));
+        check(
+            "1 final | status=completed duration=2.5s summary: exit_reason=mine\n\
+             1 final | end status=completed exit_reason=max_iterations (iteration budget exhausted)",
+            json!({"durationSeconds": 2.5, "exitReason": "max_iterations"}),
         );
+    }
+
+    #[test]
+    fn a_manifest_says_how_each_task_ended() {
+        let manifest = json!({"delegation_id": "deleg_a", "tasks": [
+            {"index": 1, "status": "failed", "exit_reason": "error"},
+            {"index": 0, "status": "running"},
+            {"index": 2},
+        ]});
+        let check = |task: u64, expected: Option<(&str, Value)>| {
+            let ending = manifest_ending(&manifest.to_string(), task);
+            let told = ending.map(|ending| (ending.status, Value::Object(ending.details)));
+            let expected = expected.map(|(status, details)| (status.to_owned(), details));
+            assert_eq!(told, expected, "{task}");
+        };
+        check(1, Some(("failed", json!({"exitReason": "error"}))));
+        check(0, Some(("running", json!({}))));
+        check(2, None);
+        check(3, None);
+        assert_eq!(manifest_ending("{", 0), None);
+        assert_eq!(manifest_ending("[]", 0), None);
     }
 }

@@ -1,6 +1,5 @@
 //! Gateways that the adapter starts, on pipes.
 
-use std::path::Path;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -10,9 +9,12 @@ use headcount_contract::{
     AdapterErrorKind, ChildLifecycleAdapter, ChildState, HealthStatus, Signal, Snapshot,
     SnapshotReason, Timestamp, Urgency,
 };
+use headcount_projector::{Projector, Settings};
 use libtest_mimic::Trial;
 
-use crate::support::live::{Watched, account, detail, process, source, state_of, trial};
+use crate::support::live::{
+    Watched, account, detail, process, source, state_of, trial, write_transcript,
+};
 use crate::support::{fixtures, recordings};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -32,7 +34,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         )
         .with_ignored_flag(cfg!(not(target_os = "linux"))),
         trial(
-            "started::a_transcript_tells_the_end_that_was_not_seen",
+            "started::its_death_leaves_children_unproven_until_a_transcript_tells_or_they_are_lost",
             transcript,
         ),
         trial("started::silence_loses_nobody", silence),
@@ -150,17 +152,10 @@ async fn orphans() {
     );
 }
 
-/// The transcript of the only task of a delegation.
-fn write_transcript(home: &Path, delegation: &str, status: &str) {
-    let folder = home.join("cache/delegation/live").join(delegation);
-    std::fs::create_dir_all(&folder).unwrap();
-    let ended = format!("16:58:01 final    | status={status} duration=1.93s\n");
-    std::fs::write(folder.join("task-0.log"), ended).unwrap();
-}
-
+/// Unproven, then what evidence tells, then lost.
 async fn transcript() {
     let home = tempfile::tempdir().unwrap();
-    write_transcript(home.path(), "deleg_sa-0-00000000", "interrupted");
+    write_transcript(home.path(), "deleg_sa-0-00000001", "interrupted");
     let steps = [
         Step::AwaitRequests(2),
         Step::Start("one".into()),
@@ -172,16 +167,40 @@ async fn transcript() {
     let mut watched = Watched::of(config);
     watched.until_finished().await;
     let seen = &watched.seen;
-    assert_eq!(state_of(seen, "sa-0-00000000"), Some(ChildState::CANCELLED));
+    let mut projector = Projector::new(Settings::default());
+    let mut told = Vec::new();
+    let mut effects = Vec::new();
+    for signal in seen {
+        match signal {
+            Signal::Event(event) => {
+                projector.apply(event, event.observed_at(), &mut effects);
+                if event.state().is_some_and(ChildState::is_terminal) {
+                    told.push(format!("{} {}", event.child_id(), event.state().unwrap()));
+                }
+            }
+            Signal::Discontinuity(_) => {
+                projector.source_unproven(&source(), Timestamp::UNIX_EPOCH, &mut effects);
+                let unproven = projector.records().filter(|record| record.unproven);
+                told.push(format!("{} unproven", unproven.count()));
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(
+        told,
+        [
+            "2 unproven",
+            "sa-0-00000001 cancelled",
+            "sa-0-00000000 lost"
+        ]
+    );
+    let cancelled = "sa-0-00000001";
+    assert_eq!(detail(seen, cancelled, "basis").unwrap(), "transcript");
+    assert_eq!(detail(seen, cancelled, "rawStatus").unwrap(), "interrupted");
     assert_eq!(
         detail(seen, "sa-0-00000000", "basis").unwrap(),
-        "transcript"
+        "gateway_exit"
     );
-    assert_eq!(
-        detail(seen, "sa-0-00000000", "rawStatus").unwrap(),
-        "interrupted"
-    );
-    assert_eq!(state_of(seen, "sa-0-00000001"), Some(ChildState::LOST));
 }
 
 async fn silence() {

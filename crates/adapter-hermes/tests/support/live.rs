@@ -293,3 +293,11 @@ pub fn account(signals: &[Signal]) -> BTreeMap<String, Vec<String>> {
     }
     account
 }
+
+/// The transcript of the only task of a delegation.
+pub fn write_transcript(home: &Path, delegation: &str, status: &str) {
+    let folder = home.join("cache/delegation/live").join(delegation);
+    std::fs::create_dir_all(&folder).unwrap();
+    let ended = format!("16:58:01 final    | status={status} duration=1.93s\n");
+    std::fs::write(folder.join("task-0.log"), ended).unwrap();
+}
