@@ -161,12 +161,14 @@ impl JsonSchema for crate::Snapshot {
                 "snapshotId": generator.subschema_for::<crate::SnapshotId>(),
                 "observedAt": generator.subschema_for::<crate::Timestamp>(),
                 "complete": { "type": "boolean" },
-                "coverage": { "oneOf": [{ "const": "all" }, ids] },
                 "children": { "type": "array", "items": child },
             },
             "required": ["source", "sourceEpoch", "snapshotId", "observedAt", "complete", "children"],
             "if": { "properties": { "complete": { "const": true } } },
-            "then": { "required": ["coverage"] },
+            "then": {
+                "properties": { "coverage": { "oneOf": [{ "const": "all" }, ids] } },
+                "required": ["coverage"],
+            },
         })
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use headcount_contract::{
-    ChildId, ChildLifecycleAdapter, ChildState, Coverage, Snapshot, SnapshotReason,
+    ChildId, ChildLifecycleAdapter, ChildState, Coverage, Snapshot, SnapshotReason, WireLimits,
+    parse_snapshot,
 };
 
 use crate::Action::{Finish, StartChild, StartEarly, StartSeveral};
@@ -16,6 +17,12 @@ use crate::case::{Case, Failure, case, ensure};
 use crate::watch::{Watch, fold};
 
 pub(super) const CASES: &[Case] = &[
+    case!(
+        "snapshot::is_legal_on_the_wire",
+        "events.legal",
+        [Can(StartChild)],
+        is_legal_on_the_wire
+    ),
     case!(
         "snapshot::complete_ones_list_every_live_child",
         "snapshot.complete",
@@ -109,6 +116,21 @@ fn listed(snapshots: &[Snapshot]) -> BTreeMap<ChildId, ChildState> {
         .flat_map(Snapshot::children)
         .map(|child| (child.id().clone(), child.state()))
         .collect()
+}
+
+async fn is_legal_on_the_wire(bench: &mut Bench) -> Result<(), Failure> {
+    let _lives = some_children(bench).await?;
+    for snapshot in periodic(bench).await? {
+        let line = snapshot.to_json();
+        match parse_snapshot(&line, &WireLimits::default()) {
+            Ok(read) => ensure!(
+                read == snapshot,
+                "this snapshot changes when it is written and read: {line}"
+            ),
+            Err(fault) => return Err(Failure::new(format!("{fault}, in {line}"))),
+        }
+    }
+    Ok(())
 }
 
 async fn complete_ones_list_every_live_child(bench: &mut Bench) -> Result<(), Failure> {

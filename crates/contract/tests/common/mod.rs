@@ -3,6 +3,8 @@
 // Each test file uses its own part of this one.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod any;
+
 use headcount_contract::*;
 
 pub fn source() -> SourceIdentity {
