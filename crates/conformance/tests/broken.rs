@@ -171,6 +171,10 @@ mod fault {
         SaysThatItIsIdle in without(&[Action::Break]) => "health::says_that_it_has_begun";
         BreakWithoutAWord in USUAL => "health::a_break_is_seen";
         BreakIsNotInBand in USUAL => "health::a_break_is_told_in_band";
+        StaysDown in without(&[Action::Finish]) => "health::recovers";
+        BreakIsForgotten in UNABLE => "health::what_happened_in_a_break_is_not_lost_in_silence";
+        WaitingIsNotTold in without(&[Action::StartSeveral]) => "truth::every_told_state_is_reported";
+        BreakKillsEverybody in USUAL => "truth::a_random_life_with_breaks_is_projected_as_it_was";
         HealthIsNotInBand in USUAL => "health::every_change_is_a_signal";
         NoLimitations in USUAL => "health::limitations_are_listed";
         CapabilitiesChange in USUAL => "health::capabilities_never_change";

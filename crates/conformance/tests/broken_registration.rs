@@ -3,39 +3,69 @@
 #![allow(clippy::unwrap_used)] // helpers of tests may unwrap, as tests may
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use headcount_conformance::{CaseOutcome, RegistryAnswers, Suite};
+use headcount_conformance::{Actions, CaseOutcome, RegistryAnswers, Rig, RigError, Suite};
 use headcount_contract::*;
 use serde_json::{Value, json};
 
 #[derive(Debug)]
-struct Quiet(SourceIdentity);
+struct Quiet {
+    identity: SourceIdentity,
+    verified: Capabilities,
+    closed: AtomicBool,
+}
 
 #[async_trait]
 impl ChildLifecycleAdapter for Quiet {
     fn identity(&self) -> SourceIdentity {
-        self.0.clone()
+        self.identity.clone()
     }
     fn capabilities(&self) -> Capabilities {
-        Capabilities::UNKNOWN
+        self.verified
     }
     fn health(&self) -> Health {
-        Health::default()
+        Health::default().with_limitation("nothing is ever seen")
     }
     fn subscribe(&self) -> Result<SignalStream, AdapterError> {
-        Err(AdapterError::unsupported("subscribe"))
+        if self.closed.load(Ordering::SeqCst) {
+            return Err(AdapterError::new(AdapterErrorKind::Closed, "it is closed"));
+        }
+        Ok(Box::pin(futures_util::stream::empty()))
     }
     async fn snapshot(&self, _: SnapshotReason) -> Result<Vec<Snapshot>, AdapterError> {
         Ok(Vec::new())
     }
+    async fn close(&self, _: Urgency) -> Result<(), AdapterError> {
+        self.closed.store(true, Ordering::SeqCst);
+        Ok(())
+    }
 }
 
 fn quiet(name: Option<SourceId>) -> Arc<dyn ChildLifecycleAdapter> {
+    verifying(name, Capabilities::UNKNOWN)
+}
+
+fn verifying(name: Option<SourceId>, verified: Capabilities) -> Arc<dyn ChildLifecycleAdapter> {
     let name = name.unwrap_or_else(|| SourceId::new("quiet").unwrap());
-    Arc::new(Quiet(SourceIdentity::new(
-        name,
-        SourceEpoch::new("1").unwrap(),
-    )))
+    Arc::new(Quiet {
+        identity: SourceIdentity::new(name, SourceEpoch::new("1").unwrap()),
+        verified,
+        closed: AtomicBool::new(false),
+    })
+}
+
+/// Builds adapters that have verified this, and can do nothing with their source.
+struct VerifyingRig(Capabilities);
+
+#[async_trait]
+impl Rig for VerifyingRig {
+    fn actions(&self) -> Actions {
+        Actions::NONE
+    }
+    async fn adapter(&mut self) -> Result<Arc<dyn ChildLifecycleAdapter>, RigError> {
+        Ok(verifying(None, self.0))
+    }
 }
 
 fn refuse(why: String) -> AdapterError {
@@ -157,6 +187,16 @@ faults! {
             Ok(quiet(None))
         }
     } => ["config::takes_the_name_that_the_host_gives"];
+    has_an_example_that_does_not_build {
+        build: |spec| {
+            strict(&spec.config)?;
+            Err(refuse("there is no such path".into()))
+        }
+    } => [
+        "config::the_example_builds",
+        "config::building_does_no_io",
+        "config::takes_the_name_that_the_host_gives"
+    ];
     names_no_version { provided_by: "quiet-adapter" }
         => ["registration::says_who_provides_it"];
     has_a_kind_that_nobody_can_type { kind: "Quiet Adapter" }
@@ -190,4 +230,22 @@ fn a_registry_that_does_not_sort_is_told() {
         failed(Suite::new(&REGISTERED).registry(answers)),
         ["registration::is_listed_sorted_and_once"]
     );
+}
+
+#[test]
+fn an_adapter_that_verifies_more_than_its_registration_promises_is_told() {
+    const MORE: Capabilities = Capabilities {
+        terminal_cause: Capability::Known,
+        ..Capabilities::UNKNOWN
+    };
+    for (verified, expected) in [
+        (Capabilities::UNKNOWN, vec![]),
+        (MORE, vec!["registration::promises_all_that_is_verified"]),
+    ] {
+        let suite = Suite::new(&REGISTERED)
+            .registry(sorted)
+            .capabilities(verified)
+            .rig(move || VerifyingRig(verified));
+        assert_eq!(failed(suite), expected);
+    }
 }

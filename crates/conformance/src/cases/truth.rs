@@ -56,8 +56,20 @@ const SEED: &str = "HEADCOUNT_CONFORMANCE_SEED";
 
 async fn every_told_state_is_reported(bench: &mut Bench) -> Result<(), Failure> {
     let watch = bench.watch().await?;
-    bench.live(&watch).await?;
-    bench.settle(&watch).await
+    let child = bench.start().await?;
+    bench.settle(&watch).await?;
+    if bench.can(ChangeState) {
+        // One at a time: a source that is looked at now and then may change twice in between.
+        for state in [LiveState::Waiting, LiveState::Running, LiveState::Waiting] {
+            bench.change(&child, state).await?;
+            bench.settle(&watch).await?;
+        }
+    }
+    if bench.can(Finish) {
+        bench.finish(&child).await?;
+        bench.settle(&watch).await?;
+    }
+    Ok(())
 }
 
 async fn a_random_life_is_projected_as_it_was(bench: &mut Bench) -> Result<(), Failure> {
@@ -101,6 +113,12 @@ async fn live(bench: &mut Bench, breaks: Breaks, mut rng: Rng) -> Result<(), Fai
         }
     }
     if life.broken {
+        life.restore(bench, &watch).await?;
+    }
+    if breaks == Breaks::Some {
+        // Whatever chance made of this life: once at least a child lives through a break.
+        life.settle_in(bench, &watch).await?;
+        life.break_off(bench, &watch).await?;
         life.restore(bench, &watch).await?;
     }
     let expected = life.expected(bench);

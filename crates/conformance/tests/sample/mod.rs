@@ -63,7 +63,10 @@ pub(crate) enum Bug {
     HealthIsNotInBand,
     NoLimitations,
     CapabilitiesChange,
-    VerifiesMoreThanItPromises,
+    StaysDown,
+    BreakIsForgotten,
+    BreakKillsEverybody,
+    WaitingIsNotTold,
 }
 
 use Bug::*;
@@ -155,6 +158,13 @@ struct State {
     snapshots: u64,
     asking: usize,
     started: u64,
+}
+
+impl State {
+    fn live(&self) -> Vec<ChildId> {
+        let live = self.children.values().filter(|c| !c.state.is_terminal());
+        live.map(|child| child.identity.id().clone()).collect()
+    }
 }
 
 /// The adapter, and its source with it.
@@ -269,6 +279,7 @@ impl Sample {
         let unseen = !state.connected
             || (self.has(ActivityIsLost) && kind == EventKind::Activity)
             || (self.has(NoHeartbeats) && kind == EventKind::Heartbeat)
+            || (self.has(WaitingIsNotTold) && kind.state() == Some(ChildState::WAITING))
             || (self.has(NoCreated) && kind == EventKind::Created)
             || (self.has(HoleWhileASnapshotIsTaken) && state.asking > 0);
         if unseen {
@@ -451,9 +462,6 @@ impl ChildLifecycleAdapter for Shared {
 
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = self.0.capabilities;
-        if self.0.has(VerifiesMoreThanItPromises) {
-            capabilities.terminal_cause = Capability::Known;
-        }
         if self.0.has(CapabilitiesChange) && lock(&self.0.state).started > 0 {
             capabilities.history = Capability::Unknown;
         }
@@ -605,14 +613,8 @@ impl ChildLifecycleAdapter for Shared {
                 sample.end(state, child, Outcome::Cancelled);
             }
             if sample.has(CancelsEverybody) {
-                let live =
-                    |other: &&Child| other.identity.id() != child && !other.state.is_terminal();
-                let others: Vec<_> = state
-                    .children
-                    .values()
-                    .filter(live)
-                    .map(|child| child.identity.id().clone())
-                    .collect();
+                let others = state.live().into_iter().filter(|other| other != child);
+                let others: Vec<_> = others.collect();
                 for other in others {
                     sample.end(state, &other, Outcome::Cancelled);
                 }
@@ -780,8 +782,17 @@ impl Rig for SampleRig {
         let sample = self.sample()?;
         sample.act(|state| {
             state.connected = true;
-            sample.discontinuity(state, DiscontinuityCause::Reconnected);
-            sample.health(state, HealthStatus::Healthy, None);
+            if !sample.has(BreakIsForgotten) {
+                sample.discontinuity(state, DiscontinuityCause::Reconnected);
+            }
+            if !sample.has(StaysDown) {
+                sample.health(state, HealthStatus::Healthy, None);
+            }
+            if sample.has(BreakKillsEverybody) {
+                for child in state.live() {
+                    sample.happens(state, &child, EventKind::Terminal(Outcome::Lost), None);
+                }
+            }
         });
         Ok(())
     }
