@@ -29,6 +29,10 @@ pub(crate) fn run(workspace: &Workspace, program: Program) -> Outcome {
     {
         return Err(format!("{package} has no example `live` yet"));
     }
+    // What a person types is tried, too.
+    let program = ["build", "--locked", "--package", "headcount-cli"];
+    Run::cargo(workspace.root(), program).run()?;
+    let program = workspace.target_dir().join("debug/headcount");
     let cargo = [
         "run",
         "--locked",
@@ -38,5 +42,8 @@ pub(crate) fn run(workspace: &Workspace, program: Program) -> Outcome {
         "live",
         "--",
     ];
-    Run::cargo(workspace.root(), cargo).args(args).run()
+    Run::cargo(workspace.root(), cargo)
+        .args(args)
+        .env("HEADCOUNT", program)
+        .run()
 }

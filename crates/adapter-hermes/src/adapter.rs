@@ -306,9 +306,12 @@ impl ChildLifecycleAdapter for HermesAdapter {
                     reason: "the child's session is not there any more, or belongs to another connection".to_owned(),
                 })
             }
-            Err(error) if error.code == RpcError::UNKNOWN_METHOD => Ok(CancelOutcome::Denied {
-                reason: "this gateway cannot interrupt children".to_owned(),
-            }),
+            Err(error) if error.code == RpcError::UNKNOWN_METHOD => {
+                self.shared.cannot_interrupt();
+                Ok(CancelOutcome::Denied {
+                    reason: "this gateway cannot interrupt children".to_owned(),
+                })
+            }
             Err(error) => Err(requests::refused(requests::INTERRUPT, &error)),
         }
     }

@@ -320,4 +320,36 @@ mod tests {
             check(&nothing, None);
         }
     }
+
+    #[test]
+    fn what_is_recorded_is_read_as_what_was_received() {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+        let (mut events, mut answers) = (0, 0);
+        for version in ["v0.19.0", "v0.22.2-iot"] {
+            for entry in std::fs::read_dir(fixtures.join(version)).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    continue;
+                }
+                for line in std::fs::read_to_string(&path).unwrap().lines() {
+                    match frame::decode(line.as_bytes()) {
+                        Some(Ok(Frame::Event(event))) if is_told(&event) => {
+                            let again = frame::decode(event_json(&event).to_string().as_bytes());
+                            assert_eq!(again, Some(Ok(Frame::Event(event))), "{line}");
+                            events += 1;
+                        }
+                        Some(Ok(Frame::Response { outcome, .. })) => {
+                            let told = outcome.map(|result| super::told(&result));
+                            if let Ok(told) = told {
+                                assert_eq!(super::told(&told), told, "{line}");
+                                answers += 1;
+                            }
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        assert!(events > 300 && answers > 100, "{events}, {answers}");
+    }
 }

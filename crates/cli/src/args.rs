@@ -238,7 +238,7 @@ pub(crate) struct Hermes {
     /// Trust the certificates in this file, too, for a gateway at a wss:// address
     #[arg(long, value_name = "FILE", requires = "ws")]
     pub(crate) ca_file: Option<PathBuf>,
-    /// Write every frame to this file
+    /// Write the frames about children to this file, which must not be there yet
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     pub(crate) record: Option<PathBuf>,
     /// Read frames from this file instead of a gateway, and end with it

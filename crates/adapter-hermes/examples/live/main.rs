@@ -7,6 +7,7 @@
 // A trial talks to who runs it.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used)]
 
+mod command_line;
 mod setup;
 mod watch;
 
@@ -17,6 +18,7 @@ use headcount_contract::{
     CancelOutcome, ChildLifecycleAdapter, ChildState, Outcome, Snapshot, SnapshotReason, Urgency,
 };
 
+use command_line::the_command_line_records_and_replays;
 use setup::Home;
 use watch::Watch;
 
@@ -51,10 +53,13 @@ async fn main() -> ExitCode {
         two_children_complete,
         one_is_interrupted,
         nested_children_complete,
+        an_interrupted_parent_takes_its_children_along,
+        an_interrupted_nested_child_leaves_its_parent,
         a_refusing_model_is_suspect,
         a_killed_gateway_loses_its_children,
         closing_ends_the_children,
-        attached_over_a_socket
+        attached_over_a_socket,
+        the_command_line_records_and_replays
     );
     if failed > 0 {
         println!("{failed} failed");
@@ -131,6 +136,49 @@ async fn nested_children_complete(home: Home) -> String {
     watch.until_ended(&lead, COMPLETED).await;
     watch.close().await;
     format!("{} and {} under {lead}", workers[0], workers[1])
+}
+
+async fn an_interrupted_parent_takes_its_children_along(home: Home) -> String {
+    let mut watch = Watch::start(&home, "endless_tree", 2).await;
+    let lead = watch.child("Lead").await;
+    let workers = [
+        watch.child("Worker one").await,
+        watch.child("Worker two").await,
+    ];
+    let asked = Instant::now();
+    let outcome = watch.adapter.cancel(lead.id(), None).await.unwrap();
+    assert_eq!(outcome, CancelOutcome::Accepted);
+    for child in workers.iter().chain([&lead]) {
+        watch.until_ended(child, CANCELLED).await;
+        assert_eq!(watch.detail(child, "rawStatus").unwrap(), "interrupted");
+    }
+    let took = asked.elapsed();
+    assert_eq!(watch.detail(&lead, "cancelRequested").unwrap(), true);
+    for worker in &workers {
+        assert_eq!(watch.last(worker).lineage().parent(), Some(lead.id()));
+        assert_eq!(watch.detail(worker, "cancelRequested"), None);
+    }
+    watch.close().await;
+    format!(
+        "{lead} was interrupted, and {} and {} with it, within {took:.2?}",
+        workers[0], workers[1]
+    )
+}
+
+async fn an_interrupted_nested_child_leaves_its_parent(home: Home) -> String {
+    let mut watch = Watch::start(&home, "uneven_tree", 2).await;
+    let lead = watch.child("Lead").await;
+    let endless = watch.child("Endless worker").await;
+    let short = watch.child("Short worker").await;
+    watch.until_ended(&short, COMPLETED).await;
+    let outcome = watch.adapter.cancel(endless.id(), None).await.unwrap();
+    assert_eq!(outcome, CancelOutcome::Accepted);
+    watch.until_ended(&endless, CANCELLED).await;
+    let then = watch.state(&lead).unwrap();
+    watch.until_ended(&lead, COMPLETED).await;
+    assert_eq!(watch.detail(&lead, "cancelRequested"), None);
+    watch.close().await;
+    format!("{endless} was interrupted, {lead} was {then} then and completed afterwards")
 }
 
 async fn a_refusing_model_is_suspect(home: Home) -> String {

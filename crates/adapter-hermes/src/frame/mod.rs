@@ -197,12 +197,18 @@ pub fn event(mut params: Map<String, Value>) -> Result<EventFrame, FrameFault> {
     })
 }
 
-/// The part of a payload that the translation reads.
+/// The part of a payload that the translation reads. Of such a part it leaves everything, so that a
+/// record is read as the frames were.
 fn needed(kind: &str, mut payload: Map<String, Value>) -> Map<String, Value> {
     let keep: &[&str] = match kind {
         "gateway.ready" => &["replay_epoch", "heartbeat"],
         "session.info" => &["version"],
-        "tool.complete" if payload.get("name").is_some_and(|n| n == "delegate_task") => &["result"],
+        "tool.complete" if payload.get("name").is_some_and(|n| n == "delegate_task") => {
+            if let Some(Value::Object(result)) = payload.get_mut("result") {
+                result.retain(|key, _| matches!(key.as_str(), "delegation_id" | "goals"));
+            }
+            &["name", "result"]
+        }
         _ if kind.starts_with("subagent.") => return payload,
         _ if kind.starts_with("approval") => &["command", "request_id", "id", "approval_id"],
         _ => &[],

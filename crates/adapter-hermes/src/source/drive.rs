@@ -226,10 +226,7 @@ async fn probe(shared: &Arc<Shared>, requester: &Requester, session: Option<&str
         Ok(_) => Capability::Unknown,
         Err(error) => {
             if error.code == RpcError::UNKNOWN_METHOD {
-                shared.note_lack(INTERRUPT);
-                shared
-                    .health
-                    .limit("this gateway cannot interrupt children");
+                shared.cannot_interrupt();
             }
             Capability::Unknown
         }

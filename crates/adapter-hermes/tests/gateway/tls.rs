@@ -118,7 +118,9 @@ async fn trusted() {
     let shielded = shielded(authority.acceptor("127.0.0.1")).await;
     let mut watched = Watched::of(to(&shielded, Some(&ca_file)));
     watched
-        .until("the connection", |_| shielded.gateway.clients() > 0)
+        .until("its session to be resumed", |_| {
+            shielded.gateway.asked("session.resume") > 0
+        })
         .await;
     let a = shielded.gateway.start("s1", None, "a");
     watched.until_state(&a, ChildState::RUNNING).await;
