@@ -1,16 +1,20 @@
 //! One stream of signals to many subscribers: one order, bounded memory, nothing lost in silence.
 
+mod queue;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use futures_core::Stream;
-use headcount_contract::{
-    AdapterError, AdapterErrorKind, ChildId, Discontinuity, DiscontinuityCause, EventKind, Gap,
-    Observation, Signal, SignalStream,
-};
+use headcount_contract::{AdapterError, AdapterErrorKind, Signal, SignalStream};
 use tokio::sync::Notify;
+
+use self::queue::{Subscriber, note_missed, size, weight};
 
 /// Hands each signal to every subscriber, in one order.
 ///
@@ -18,9 +22,15 @@ use tokio::sync::Notify;
 ///
 /// - [`send`](Self::send) waits until every subscriber has room: for a source that can be paused.
 /// - [`publish`](Self::publish) never waits: a subscriber without room misses the signal and finds
-///   a [`Discontinuity`] (or, for output, [`Observation::OutputMissed`]) in its place that says how
+///   a [`Discontinuity`](headcount_contract::Discontinuity) (or, for output,
+///   [`OutputMissed`](headcount_contract::Observation::OutputMissed)) in its place that says how
 ///   many. An event that ends a child is never missed, and one that carries a state only beyond
 ///   four times the capacity.
+/// - What waits for a subscriber is bounded by the number of signals and by their size
+///   ([`with_max_bytes`](Self::with_max_bytes)); what it has begun to take is kept beside that until
+///   it has taken it, at most as much again.
+/// - A subscriber's waker runs when no lock is held, and may do anything: subscribe, unsubscribe, or
+///   panic, which harms nobody else.
 /// - Dropping a stream unsubscribes it. Closing or dropping the fan-out ends all streams after what
 ///   they still hold.
 ///
@@ -46,6 +56,7 @@ pub struct Fanout {
 #[derive(Debug)]
 struct Shared {
     capacity: usize,
+    max_bytes: usize,
     state: Mutex<State>,
     /// Told whenever a subscriber has taken what it had, or is gone.
     room: Notify,
@@ -58,24 +69,64 @@ struct State {
     closed: bool,
 }
 
-#[derive(Debug, Default)]
-struct Subscriber {
-    queue: VecDeque<Signal>,
-    waker: Option<Waker>,
-}
-
 impl Shared {
+    /// Whether a subscriber has room for `more` bytes of signals that may fill the bounds `times`.
+    /// One without anything to take has room for any.
+    fn has_room(&self, subscriber: &Subscriber, more: usize, times: usize) -> bool {
+        subscriber.queue.is_empty()
+            || subscriber.queue.len() < self.capacity.saturating_mul(times)
+                && subscriber.bytes.saturating_add(more) <= self.max_bytes.saturating_mul(times)
+    }
+
     /// No code of others runs under the lock, so a poisoned one is still whole.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// Whom to wake, once no lock is held.
+#[must_use = "whoever waits is not woken"]
+pub(crate) struct Wakes(Vec<Waker>);
+
+impl Wakes {
+    /// Wakes them all; a waker that panics keeps no other from being woken.
+    pub(crate) fn wake(self) {
+        for waker in self.0 {
+            // What a subscriber does when it is woken is its own affair, and so is its panic.
+            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        }
+    }
+}
+
 impl Fanout {
-    /// A fan-out that keeps up to `capacity` signals for each subscriber (at least 1).
+    /// How large, about, what waits for one subscriber may be: 16 MiB.
+    pub const DEFAULT_MAX_BYTES: usize = 16 << 20;
+
+    /// A fan-out that keeps up to `capacity` signals for each subscriber (at least 1), and up to
+    /// [`DEFAULT_MAX_BYTES`](Self::DEFAULT_MAX_BYTES) of them.
     pub fn new(capacity: usize) -> Self {
+        Self::with_bounds(capacity, Self::DEFAULT_MAX_BYTES)
+    }
+
+    /// The same with another bound in bytes. Texts and details are counted as they are, everything
+    /// else by an allowance. What would go beyond it is missed, and told as missed, as what goes
+    /// beyond the number is; one signal is kept in any case.
+    ///
+    /// ```
+    /// use headcount_adapter_kit::Fanout;
+    /// let fanout = Fanout::new(1024).with_max_bytes(1 << 20);
+    /// assert_eq!(fanout.subscribers(), 0);
+    /// ```
+    #[must_use]
+    pub fn with_max_bytes(self, bytes: usize) -> Self {
+        // Nobody has subscribed to what is still being made.
+        Self::with_bounds(self.shared.capacity, bytes)
+    }
+
+    fn with_bounds(capacity: usize, max_bytes: usize) -> Self {
         let shared = Shared {
             capacity: capacity.max(1),
+            max_bytes,
             state: Mutex::default(),
             room: Notify::new(),
         };
@@ -118,16 +169,22 @@ impl Fanout {
         self.publish_all([signal]);
     }
 
-    /// Hands on signals without waiting, under one lock.
+    /// Hands on signals without waiting, with nothing of others in between.
     pub fn publish_all(&self, signals: impl IntoIterator<Item = Signal>) {
-        let capacity = self.shared.capacity;
-        self.deliver(signals, |queue, signal| {
-            if queue.len() < capacity.saturating_mul(weight(&signal)) {
-                queue.push_back(signal);
+        self.enqueue(signals.into_iter().collect()).wake();
+    }
+
+    /// As [`publish_all`](Self::publish_all), for a caller who holds a lock of its own: the waking
+    /// is left for when it does not.
+    pub(crate) fn enqueue(&self, signals: Vec<Signal>) -> Wakes {
+        let shared = &self.shared;
+        self.deliver(signals, |subscriber, signal| {
+            if shared.has_room(subscriber, size(&signal), weight(&signal)) {
+                subscriber.push(signal);
             } else {
-                note_missed(queue, &signal);
+                note_missed(&mut subscriber.queue, &signal);
             }
-        });
+        })
     }
 
     /// Hands on a signal once every subscriber has room.
@@ -136,10 +193,11 @@ impl Fanout {
     }
 
     /// Hands on signals once every subscriber has room for one; together they may overshoot the
-    /// capacity by their number.
+    /// bounds by their number and size.
     pub async fn send_all(&self, signals: impl IntoIterator<Item = Signal>) {
+        let signals: Vec<_> = signals.into_iter().collect();
         self.ready().await;
-        self.deliver(signals, VecDeque::push_back);
+        self.deliver(signals, Subscriber::push).wake();
     }
 
     /// Completes when every subscriber has room, or there is none.
@@ -151,7 +209,7 @@ impl Fanout {
                 state
                     .subscribers
                     .values()
-                    .any(|s| s.queue.len() >= self.shared.capacity)
+                    .any(|subscriber| !self.shared.has_room(subscriber, 0, 1))
             };
             if !full {
                 return;
@@ -167,47 +225,39 @@ impl Fanout {
 
     /// Ends all streams after what they still hold, and refuses new subscribers.
     pub fn close(&self) {
-        let wakers: Vec<_> = {
+        let wakes = {
             let mut state = self.shared.lock();
             state.closed = true;
-            state
-                .subscribers
-                .values_mut()
-                .filter_map(|s| s.waker.take())
-                .collect()
+            state.wakes()
         };
-        wakers.into_iter().for_each(Waker::wake);
+        wakes.wake();
         self.shared.room.notify_waiters();
     }
 
-    fn deliver(
-        &self,
-        signals: impl IntoIterator<Item = Signal>,
-        push: impl Fn(&mut VecDeque<Signal>, Signal),
-    ) {
-        let wakers: Vec<_> = {
-            let mut state = self.shared.lock();
-            if state.closed {
-                return;
-            }
-            for signal in signals {
-                // The last subscriber takes the signal itself, the others a clone.
-                let mut subscribers = state.subscribers.values_mut().peekable();
-                while let Some(subscriber) = subscribers.next() {
-                    if subscribers.peek().is_none() {
-                        push(&mut subscriber.queue, signal);
-                        break;
-                    }
-                    push(&mut subscriber.queue, signal.clone());
+    fn deliver(&self, signals: Vec<Signal>, push: impl Fn(&mut Subscriber, Signal)) -> Wakes {
+        let mut state = self.shared.lock();
+        if state.closed {
+            return Wakes(Vec::new());
+        }
+        for signal in signals {
+            // The last subscriber takes the signal itself, the others a clone.
+            let mut subscribers = state.subscribers.values_mut().peekable();
+            while let Some(subscriber) = subscribers.next() {
+                if subscribers.peek().is_none() {
+                    push(subscriber, signal);
+                    break;
                 }
+                push(subscriber, signal.clone());
             }
-            state
-                .subscribers
-                .values_mut()
-                .filter_map(|s| s.waker.take())
-                .collect()
-        };
-        wakers.into_iter().for_each(Waker::wake);
+        }
+        state.wakes()
+    }
+}
+
+impl State {
+    fn wakes(&mut self) -> Wakes {
+        let subscribers = self.subscribers.values_mut();
+        Wakes(subscribers.filter_map(|s| s.waker.take()).collect())
     }
 }
 
@@ -215,69 +265,6 @@ impl Drop for Fanout {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-/// How many times the capacity a signal may fill: the end of a child, of which there is one, any.
-fn weight(signal: &Signal) -> usize {
-    let Signal::Event(event) = signal else {
-        return 1;
-    };
-    match event.kind() {
-        EventKind::Terminal(_) => usize::MAX,
-        EventKind::StateChanged(state) if state.is_terminal() => usize::MAX,
-        EventKind::Created | EventKind::StateChanged(_) => 4,
-        _ => 1,
-    }
-}
-
-/// Counts a missed signal in the marker at the queue's end, or adds a marker.
-fn note_missed(queue: &mut VecDeque<Signal>, missed: &Signal) {
-    if let Signal::Observation(child, observation) = missed {
-        let lines = match observation {
-            Observation::Output(batch) => batch.len() as u64,
-            Observation::OutputMissed(lines) => *lines,
-            // The next sample says more than the one that was missed.
-            _ => return,
-        };
-        return note_missed_lines(queue, child, lines);
-    }
-    // A marker must follow every event that was kept, so that the hole stands where it was.
-    for kept in queue.iter_mut().rev() {
-        match kept {
-            Signal::Discontinuity(Discontinuity {
-                cause: DiscontinuityCause::Lagged { missed },
-                ..
-            }) => {
-                *missed += 1;
-                return;
-            }
-            Signal::Observation(..) => {}
-            _ => break,
-        }
-    }
-    queue.push_back(Signal::Discontinuity(Discontinuity {
-        cause: DiscontinuityCause::Lagged { missed: 1 },
-        gap: Gap::Possible,
-    }));
-}
-
-/// Markers stand only at the queue's end, one a child, so their number is bounded by that of the
-/// children.
-fn note_missed_lines(queue: &mut VecDeque<Signal>, child: &ChildId, lines: u64) {
-    for kept in queue.iter_mut().rev() {
-        match kept {
-            Signal::Observation(of, Observation::OutputMissed(missed)) if of == child => {
-                *missed += lines;
-                return;
-            }
-            Signal::Observation(_, Observation::OutputMissed(_)) | Signal::Discontinuity(_) => {}
-            _ => break,
-        }
-    }
-    queue.push_back(Signal::Observation(
-        child.clone(),
-        Observation::OutputMissed(lines),
-    ));
 }
 
 /// A subscriber's end. Takes the whole queue at once, so that a busy stream locks once a batch.
@@ -296,6 +283,8 @@ impl Stream for Subscription {
             return Poll::Ready(Some(signal));
         }
         let this = &mut *self;
+        // A waker is code of others: it is cloned and dropped when the lock is not held.
+        let waker = cx.waker().clone();
         let mut state = this.shared.lock();
         let closed = state.closed;
         let Some(subscriber) = state.subscribers.get_mut(&this.id) else {
@@ -305,10 +294,13 @@ impl Stream for Subscription {
             if closed {
                 return Poll::Ready(None);
             }
-            subscriber.waker = Some(cx.waker().clone());
+            let before = subscriber.waker.replace(waker);
+            drop(state);
+            drop(before);
             return Poll::Pending;
         }
         std::mem::swap(&mut this.taken, &mut subscriber.queue);
+        subscriber.bytes = 0;
         drop(state);
         this.shared.room.notify_waiters();
         Poll::Ready(this.taken.pop_front())
@@ -321,120 +313,5 @@ impl Drop for Subscription {
         // Dropped outside of the lock: a waker may run code of others.
         drop(gone);
         self.shared.room.notify_waiters();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::event;
-    use futures_util::{FutureExt, StreamExt};
-    use headcount_contract::{LineFlags, LogBatch, Outcome, OutputStream, Timestamp};
-
-    fn drain(stream: &mut SignalStream) -> Vec<String> {
-        std::iter::from_fn(|| stream.next().now_or_never().flatten())
-            .map(|s| describe(&s))
-            .collect()
-    }
-
-    fn describe(signal: &Signal) -> String {
-        match signal {
-            Signal::Event(event) => event.event_id().to_string(),
-            Signal::Discontinuity(d) => format!("{:?}", d.cause),
-            Signal::Observation(child, Observation::OutputMissed(n)) => format!("{child} -{n}"),
-            other => format!("{other:?}"),
-        }
-    }
-
-    fn heartbeat(n: u64) -> Signal {
-        Signal::Event(event("a", n, EventKind::Heartbeat))
-    }
-
-    fn line(child: &str) -> Signal {
-        let mut batch = LogBatch::new(OutputStream::Stdout, Timestamp::UNIX_EPOCH, 1);
-        batch.push("x", LineFlags::default());
-        let child = ChildId::new(child).unwrap();
-        Signal::Observation(child, Observation::Output(Arc::new(batch)))
-    }
-
-    #[test]
-    fn all_subscribers_see_one_order() {
-        let fanout = Fanout::new(8);
-        let (mut a, mut b) = (fanout.subscribe().unwrap(), fanout.subscribe().unwrap());
-        fanout.publish_all((1..=3).map(heartbeat));
-        let seen = drain(&mut a);
-        assert_eq!(seen, ["a-1", "a-2", "a-3"]);
-        assert_eq!(drain(&mut b), seen);
-    }
-
-    #[test]
-    fn a_slow_subscriber_is_told_how_much_it_missed_and_where() {
-        let fanout = Fanout::new(2);
-        let mut slow = fanout.subscribe().unwrap();
-        fanout.publish_all((1..=5).map(heartbeat));
-        fanout.publish(Signal::Event(event(
-            "a",
-            6,
-            EventKind::Terminal(Outcome::Failed),
-        )));
-        fanout.publish(heartbeat(7));
-        assert_eq!(
-            drain(&mut slow),
-            [
-                "a-1",
-                "a-2",
-                "Lagged { missed: 3 }",
-                "a-6",
-                "Lagged { missed: 1 }"
-            ]
-        );
-        fanout.publish(heartbeat(8));
-        assert_eq!(drain(&mut slow), ["a-8"]);
-    }
-
-    #[test]
-    fn missed_output_is_counted_by_child_and_makes_no_discontinuity() {
-        let fanout = Fanout::new(1);
-        let mut slow = fanout.subscribe().unwrap();
-        fanout.publish(heartbeat(1));
-        fanout.publish_all(["a", "b", "a", "a"].map(line));
-        assert_eq!(drain(&mut slow), ["a-1", "a -3", "b -1"]);
-    }
-
-    #[test]
-    fn a_dropped_stream_unsubscribes() {
-        let fanout = Fanout::new(1);
-        drop(fanout.subscribe().unwrap());
-        assert_eq!(fanout.subscribers(), 0);
-    }
-
-    #[test]
-    fn streams_end_after_what_they_hold_once_the_fanout_is_gone() {
-        let fanout = Fanout::new(8);
-        let mut stream = fanout.subscribe().unwrap();
-        fanout.publish(heartbeat(1));
-        drop(fanout);
-        assert!(stream.next().now_or_never().flatten().is_some());
-        assert!(matches!(stream.next().now_or_never(), Some(None)));
-    }
-
-    #[test]
-    fn a_closed_fanout_refuses_subscribers() {
-        let fanout = Fanout::new(8);
-        fanout.close();
-        let error = fanout.subscribe().err().unwrap();
-        assert_eq!(error.kind(), AdapterErrorKind::Closed);
-    }
-
-    #[tokio::test]
-    async fn send_waits_for_the_slowest() {
-        let fanout = Fanout::new(1);
-        let mut stream = fanout.subscribe().unwrap();
-        fanout.send(heartbeat(1)).await;
-        let mut second = std::pin::pin!(fanout.send(heartbeat(2)));
-        assert!(second.as_mut().now_or_never().is_none());
-        assert!(stream.next().await.is_some());
-        second.await;
-        assert_eq!(drain(&mut stream), ["a-2"]);
     }
 }

@@ -66,28 +66,34 @@ impl HealthCell {
 
     /// Adds a limitation, once, and announces it.
     pub fn limit(&self, limitation: &str) {
-        let health = {
-            let mut health = self.lock();
-            if health.limitations.iter().any(|known| known == limitation) {
-                return;
+        self.announce(|health| {
+            let is_new = !health.limitations.iter().any(|known| known == limitation);
+            if is_new {
+                health.limitations.push(limitation.to_owned());
             }
-            health.limitations.push(limitation.to_owned());
-            health.clone()
-        };
-        self.fanout.publish(Signal::Health(health));
+            is_new
+        });
     }
 
     fn change(&self, status: HealthStatus, message: Option<String>) {
-        let health = {
-            let mut health = self.lock();
-            if health.status == status && health.message == message {
-                return;
-            }
+        self.announce(|health| {
+            let is_new = health.status != status || health.message != message;
             health.status = status;
             health.message = message;
-            health.clone()
-        };
-        self.fanout.publish(Signal::Health(health));
+            is_new
+        });
+    }
+
+    /// Changes the health, and tells of it if `change` says that there is news.
+    fn announce(&self, change: impl FnOnce(&mut Health) -> bool) {
+        let mut health = self.lock();
+        if !change(&mut health) {
+            return;
+        }
+        // In the stream before anybody can change it again: the last signal is the present health.
+        let wakes = self.fanout.enqueue(vec![Signal::Health(health.clone())]);
+        drop(health);
+        wakes.wake();
     }
 
     fn lock(&self) -> MutexGuard<'_, Health> {

@@ -18,7 +18,7 @@ pub(crate) const RULES: &[(&str, &str, &str)] = &[
     ),
     (
         "subscribe.drop",
-        "Dropping the stream unsubscribes, also from within a poll, and harms nobody.",
+        "Dropping the stream unsubscribes, also from within a poll, and harms nobody; nor does a subscriber that panics when it is woken.",
         SUBSCRIBE,
     ),
     (

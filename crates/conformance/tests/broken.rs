@@ -130,6 +130,7 @@ mod fault {
         SecondSubscriberSeesAnotherOrder in USUAL => "subscribe::two_subscribers_see_one_order";
         WakesThoseWhoLeft in USUAL => "subscribe::is_silent_after_drop";
         LocksWhileItWakes in USUAL => "subscribe::may_be_dropped_inside_a_poll";
+        WakesWithoutCare in USUAL => "subscribe::a_waker_that_panics_harms_nobody";
         DropsInSilence in USUAL => "subscribe::a_slow_subscriber_is_never_left_in_silence";
         StreamOutlivesTheAdapter in USUAL => "subscribe::ends_when_the_adapter_is_dropped";
         CloseEndsNothing in USUAL => "subscribe::ends_when_the_adapter_is_closed";

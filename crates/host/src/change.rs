@@ -1,6 +1,7 @@
 //! The stream of changes: one order for all, bounded for each, nothing lost in silence.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -177,7 +178,7 @@ impl Hub {
                 .filter_map(|s| s.waker.take())
                 .collect()
         };
-        wakers.into_iter().for_each(Waker::wake);
+        wake_all(wakers);
     }
 
     /// Whether a lossless subscriber has no room.
@@ -210,8 +211,16 @@ impl Hub {
                 .filter_map(|s| s.waker.take())
                 .collect()
         };
-        wakers.into_iter().for_each(Waker::wake);
+        wake_all(wakers);
         self.room.notify_one();
+    }
+}
+
+/// Wakes them all; a waker that panics keeps no other from being woken, nor the host from going on.
+fn wake_all(wakers: Vec<Waker>) {
+    for waker in wakers {
+        // What a subscriber does when it is woken is its own affair, and so is its panic.
+        let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
     }
 }
 
@@ -243,6 +252,8 @@ impl Stream for ChangeStream {
             return Poll::Ready(Some(change));
         }
         let this = &mut *self;
+        // A waker is code of others: it is cloned and dropped when the lock is not held.
+        let waker = cx.waker().clone();
         let mut state = this.hub.lock();
         let closed = state.closed;
         let Some(subscriber) = state.subscribers.get_mut(&this.id) else {
@@ -264,14 +275,18 @@ impl Stream for ChangeStream {
         if closed {
             return Poll::Ready(None);
         }
-        subscriber.waker = Some(cx.waker().clone());
+        let before = subscriber.waker.replace(waker);
+        drop(state);
+        drop(before);
         Poll::Pending
     }
 }
 
 impl Drop for ChangeStream {
     fn drop(&mut self) {
-        self.hub.lock().subscribers.remove(&self.id);
+        let gone = self.hub.lock().subscribers.remove(&self.id);
+        // Dropped outside of the lock: a waker may run code of others.
+        drop(gone);
         self.hub.room.notify_one();
     }
 }

@@ -1,16 +1,19 @@
 //! What a subscription promises.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+mod wakers;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Waker;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use headcount_contract::{
     AdapterErrorKind, ChildId, ChildState, Discontinuity, DiscontinuityCause, EventKind,
-    Observation, Signal, SignalStream, Urgency,
+    Observation, Signal, Urgency,
 };
 
+use self::wakers::{CountsWakes, DropsWhenWoken, PanicsWhenWoken, poll_until_pending};
 use crate::Action::{Finish, Flood, StartChild, StartSeveral};
 use crate::bench::Bench;
 use crate::case::Need::{Can, Rig};
@@ -47,6 +50,12 @@ pub(super) const CASES: &[Case] = &[
         "subscribe.drop",
         [Can(StartChild), Can(Finish)],
         may_be_dropped_inside_a_poll
+    ),
+    case!(
+        "subscribe::a_waker_that_panics_harms_nobody",
+        "subscribe.drop",
+        [Can(StartChild)],
+        a_waker_that_panics_harms_nobody
     ),
     case!(
         "subscribe::a_slow_subscriber_is_never_left_in_silence",
@@ -186,6 +195,30 @@ async fn may_be_dropped_inside_a_poll(bench: &mut Bench) -> Result<(), Failure> 
         drops.is_empty(),
         "a subscriber that waited was not woken by a child's whole life"
     );
+    Ok(())
+}
+
+async fn a_waker_that_panics_harms_nobody(bench: &mut Bench) -> Result<(), Failure> {
+    let before = bench.watch().await?;
+    let mut bad = bench.subscribe().await?;
+    let after = bench.watch().await?;
+    let panics = Arc::new(PanicsWhenWoken::default());
+    let waker = Waker::from(panics.clone());
+    poll_until_pending(&mut bad, &waker)?;
+    let child = bench.start().await?;
+    bench.settle(&before).await?;
+    bench.settle(&after).await?;
+    ensure!(
+        panics.0.load(Ordering::SeqCst) > 0,
+        "a subscriber that waited was not woken when {child} began"
+    );
+    // The one that panicked is still a subscriber.
+    poll_until_pending(&mut bad, &waker)?;
+    if bench.can(Finish) {
+        bench.finish(&child).await?;
+        bench.settle(&before).await?;
+        bench.settle(&after).await?;
+    }
     Ok(())
 }
 
@@ -334,51 +367,5 @@ impl Tally {
             _ => {}
         }
         Ok(())
-    }
-}
-
-/// Reads what is there, and leaves the waker behind.
-fn poll_until_pending(stream: &mut SignalStream, waker: &Waker) -> Result<(), Failure> {
-    let mut cx = Context::from_waker(waker);
-    loop {
-        match stream.poll_next_unpin(&mut cx) {
-            Poll::Ready(Some(_)) => {}
-            Poll::Ready(None) => {
-                return Err(Failure::new("the stream ended while the adapter lives"));
-            }
-            Poll::Pending => return Ok(()),
-        }
-    }
-}
-
-#[derive(Default)]
-struct CountsWakes(AtomicUsize);
-
-impl Wake for CountsWakes {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-#[derive(Default)]
-struct DropsWhenWoken(Mutex<Vec<SignalStream>>);
-
-impl DropsWhenWoken {
-    fn put(&self, streams: [SignalStream; 2]) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = streams.into();
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_empty()
-    }
-}
-
-impl Wake for DropsWhenWoken {
-    fn wake(self: Arc<Self>) {
-        let streams = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        drop(streams);
     }
 }

@@ -1,6 +1,7 @@
 //! A sound adapter over a source in memory, which can be told to have one fault.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
@@ -17,6 +18,7 @@ pub(crate) enum Bug {
     SecondSubscriberSeesAnotherOrder,
     WakesThoseWhoLeft,
     LocksWhileItWakes,
+    WakesWithoutCare,
     DropsInSilence,
     StreamOutlivesTheAdapter,
     CloseEndsNothing,
@@ -220,13 +222,17 @@ impl Sample {
         let mut state = lock(&self.state);
         let done = change(&mut state);
         let to_wake = std::mem::take(&mut state.to_wake);
-        if self.has(LocksWhileItWakes) {
-            to_wake.into_iter().for_each(Waker::wake);
-            drop(state);
-        } else {
-            drop(state);
-            to_wake.into_iter().for_each(Waker::wake);
+        let mut held = Some(state);
+        if !self.has(LocksWhileItWakes) {
+            held = None;
         }
+        for waker in to_wake {
+            let woken = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+            if let (true, Err(panic)) = (self.has(WakesWithoutCare), woken) {
+                resume_unwind(panic);
+            }
+        }
+        drop(held);
         done
     }
 
