@@ -1,5 +1,8 @@
 //! The stream of changes: one order for all, bounded for each, nothing lost in silence.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -82,10 +85,17 @@ pub struct ChangeStream {
 /// All subscribers.
 #[derive(Debug)]
 pub(crate) struct Hub {
-    capacity: usize,
+    bounds: Bounds,
     state: Mutex<State>,
     /// Told whenever a lossless subscriber has taken what it had, or is gone.
     room: Notify,
+}
+
+/// How much is kept for one subscriber.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    changes: usize,
+    bytes: usize,
 }
 
 #[derive(Debug, Default)]
@@ -100,15 +110,20 @@ struct State {
 struct Subscriber {
     delivery: Delivery,
     queue: VecDeque<Change>,
+    /// How large they are together, about.
+    bytes: usize,
     /// How many were missed after what is in the queue.
     missed: u64,
     waker: Option<Waker>,
 }
 
 impl Hub {
-    pub(crate) fn new(capacity: usize) -> Arc<Self> {
+    pub(crate) fn new(capacity: usize, max_bytes: usize) -> Arc<Self> {
         Arc::new(Self {
-            capacity: capacity.max(1),
+            bounds: Bounds {
+                changes: capacity.max(1),
+                bytes: max_bytes,
+            },
             state: Mutex::default(),
             room: Notify::new(),
         })
@@ -127,6 +142,7 @@ impl Hub {
             let subscriber = Subscriber {
                 delivery,
                 queue: VecDeque::new(),
+                bytes: 0,
                 missed: 0,
                 waker: None,
             };
@@ -170,7 +186,7 @@ impl Hub {
                 } else {
                     changes.clone()
                 };
-                *missed += subscriber.push(own.unwrap_or_default(), self.capacity);
+                *missed += subscriber.push(own.unwrap_or_default(), self.bounds);
             }
             state
                 .subscribers
@@ -186,7 +202,7 @@ impl Hub {
         self.lock()
             .subscribers
             .values()
-            .any(|s| s.delivery == Delivery::Lossless && s.queue.len() >= self.capacity)
+            .any(|s| s.delivery == Delivery::Lossless && !s.has_room(0, self.bounds))
     }
 
     /// Completes when every lossless subscriber has room.
@@ -224,12 +240,37 @@ fn wake_all(wakers: Vec<Waker>) {
     }
 }
 
+/// About how large a change is in memory, in bytes.
+fn size(change: &Change) -> usize {
+    /// For what is of one size, such as ids and times.
+    const ALLOWANCE: usize = 512;
+    let more = match change {
+        Change::Event(event) => {
+            let activity = event.activity().map_or(0, |text| text.as_str().len());
+            event.details().as_json().len() + activity
+        }
+        Change::Observation {
+            observation: Observation::Output(batch),
+            ..
+        } => batch.text_bytes(),
+        _ => 0,
+    };
+    ALLOWANCE + more
+}
+
 impl Subscriber {
+    /// Whether there is room for `more` bytes. Where nothing waits there is room for any.
+    fn has_room(&self, more: usize, bounds: Bounds) -> bool {
+        self.queue.is_empty()
+            || self.queue.len() < bounds.changes && self.bytes.saturating_add(more) <= bounds.bytes
+    }
+
     /// Adds changes, or counts them as missed; returns how many were.
-    fn push(&mut self, changes: Vec<Change>, capacity: usize) -> u64 {
+    fn push(&mut self, changes: Vec<Change>, bounds: Bounds) -> u64 {
         let mut newly_missed = 0;
         for change in changes {
-            if self.delivery == Delivery::Lossy && self.queue.len() >= capacity {
+            let size = size(&change);
+            if self.delivery == Delivery::Lossy && !self.has_room(size, bounds) {
                 newly_missed += 1;
                 continue;
             }
@@ -237,6 +278,7 @@ impl Subscriber {
             if missed > 0 {
                 self.queue.push_back(Change::Lagged(missed));
             }
+            self.bytes = self.bytes.saturating_add(size);
             self.queue.push_back(change);
         }
         self.missed += newly_missed;
@@ -260,8 +302,10 @@ impl Stream for ChangeStream {
             return Poll::Ready(None);
         };
         std::mem::swap(&mut subscriber.queue, &mut this.taken);
+        let taken = std::mem::take(&mut subscriber.bytes);
         if let Some(change) = this.taken.pop_front() {
-            let was_full = this.taken.len() + 1 >= this.hub.capacity;
+            let Bounds { changes, bytes } = this.hub.bounds;
+            let was_full = this.taken.len() + 1 >= changes || taken >= bytes;
             drop(state);
             if was_full {
                 this.hub.room.notify_one();

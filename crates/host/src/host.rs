@@ -122,7 +122,7 @@ impl Host {
         };
         Self {
             board: Arc::new(Board::new(settings.clock.now())),
-            hub: Hub::new(settings.change_buffer),
+            hub: Hub::new(settings.change_buffer, settings.change_buffer_bytes),
             settings: Arc::new(settings),
             adapters: members.iter().map(asked).collect(),
             by_source: (0..)

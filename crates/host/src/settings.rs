@@ -41,6 +41,10 @@ pub struct HostSettings {
     pub batch: usize,
     /// How many changes are kept for each subscriber. Default 8,192.
     pub change_buffer: usize,
+    /// How large, about, the changes may be together that are kept for each subscriber, in bytes;
+    /// one is kept whatever its size. What a stream has begun to hand out is kept beside that.
+    /// Default 64 MiB.
+    pub change_buffer_bytes: usize,
     /// Whether an event is in the journal before it is shown. Default [`Journaling::Before`].
     pub journaling: Journaling,
     /// How long the view waits for a journal that does not answer, before it goes on without.
@@ -81,6 +85,7 @@ impl Default for HostSettings {
             held_signals: 16_384,
             batch: 256,
             change_buffer: 8_192,
+            change_buffer_bytes: 64 << 20,
             journaling: Journaling::Before,
             journal_patience: Duration::from_secs(5),
             journal_backlog: 65_536,
