@@ -77,8 +77,22 @@ macro_rules! identifiers {
         #[doc = concat!("assert!(", stringify!($name), "::new(\"\").is_err());")]
         /// # Ok::<(), headcount_contract::IdError>(())
         /// ```
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Eq, PartialOrd, Ord)]
         pub struct $name(Arc<str>);
+
+        // Clones of one identifier are compared most, and are known to be equal without a look at
+        // their texts.
+        impl PartialEq for $name {
+            fn eq(&self, other: &Self) -> bool {
+                Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+            }
+        }
+
+        impl std::hash::Hash for $name {
+            fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+                self.0.hash(state);
+            }
+        }
 
         impl $name {
             /// Checks `text` and makes it an identifier.

@@ -1,24 +1,24 @@
 //! What is kept of one child, laid out so that a million of them fit.
 
 use headcount_contract::{
-    Activity, Capabilities, Capability, ChildId, ChildIdentity, ChildState, Details,
+    Capabilities, Capability, ChildId, ChildIdentity, ChildState, Details, EventKind,
     LifecycleEvent, Lineage, LiveState, Outcome,
 };
 
 use crate::Settings;
 use crate::effect::Changes;
-use crate::fact::{Facts, Stamp, length, nanos};
+use crate::fact::{Stamp, length, nanos};
 use crate::sequence::{Counter, Place};
 
-/// One child. What most children have lies here, what few have lies in the box.
+/// One child, without its [`Facts`](crate::fact::Facts). What most children have lies here, what few
+/// have lies in the box.
 #[derive(Debug, Clone)]
+#[repr(align(64))] // a line of the cache
 pub(crate) struct Child {
     pub(crate) id: ChildId,
-    pub(crate) activity: Option<Activity>,
-    pub(crate) facts: Facts,
-    extra: Option<Box<Extra>>,
     /// Its own counter. In scope Epoch only the highest number is used.
     pub(crate) counter: Counter,
+    extra: Option<Box<Extra>>,
     /// The place of the last applied event that bore a state, or of the snapshot that told one, in
     /// the epoch in which the state was told.
     pub(crate) state_sequence: Place,
@@ -31,6 +31,8 @@ pub(crate) struct Child {
     state_and_capabilities: u8,
     marks: u8,
 }
+
+const _: () = assert!(size_of::<Option<Child>>() == 64);
 
 /// What few children have.
 #[derive(Debug, Clone, Default)]
@@ -84,8 +86,6 @@ impl Child {
     pub(crate) fn new(identity: &ChildIdentity, first: &Stamp, state: ChildState) -> Self {
         let mut child = Self {
             id: identity.id().clone(),
-            activity: None,
-            facts: Facts::new(first),
             extra: None,
             counter: Counter::default(),
             state_sequence: Place::NONE,
@@ -106,15 +106,6 @@ impl Child {
 
     pub(crate) fn set_state(&mut self, state: ChildState) {
         self.state_and_capabilities = self.state_and_capabilities & !7 | state_code(state);
-    }
-
-    /// Sets who told the state. A place in the order of another epoch says nothing any more.
-    pub(crate) fn tell_state(&mut self, by: Stamp) {
-        if self.facts.state().epoch() != by.seen.epoch() {
-            self.state_sequence = Place::NONE;
-            self.clear(Mark::PlaceFromSnapshot);
-        }
-        self.facts.set_state(by);
     }
 
     pub(crate) fn is_live(&self) -> bool {
@@ -240,6 +231,15 @@ impl Child {
         Some(liveness.min(self.counter.gap_due().unwrap_or(i64::MAX)))
     }
 
+    /// Whether an event says of where it comes from and of what its source can do just what is known,
+    /// as nearly all do.
+    pub(crate) fn is_as_told(&self, event: &LifecycleEvent) -> bool {
+        self.marks & (Mark::LineageAssumed as u8 | Mark::SecondHand as u8) == 0
+            && self.state_and_capabilities >> 3 == capability_bits(event.capabilities())
+            && (event.lineage().parent().is_none()
+                || self.lineage().is_some_and(|known| known.parent().is_some()))
+    }
+
     /// Takes over what is told of where it comes from, as far as that was not known (rule I3).
     pub(crate) fn take_lineage(&mut self, told: &Lineage, by: &dyn Fn() -> Stamp) -> Changes {
         let known = self.lineage();
@@ -302,5 +302,6 @@ fn is_plain(id: &ChildId, lineage: &Lineage) -> bool {
 /// Whether an event's lineage is told by the source, or only filled in by whoever derived the event
 /// for a child of which it knew none.
 pub(crate) fn tells_lineage(event: &LifecycleEvent) -> bool {
-    event.kind().as_str() != "reconciliation" || !is_plain(event.child_id(), event.lineage())
+    !matches!(event.kind(), EventKind::Reconciliation(_))
+        || !is_plain(event.child_id(), event.lineage())
 }

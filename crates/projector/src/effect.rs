@@ -10,7 +10,7 @@ use crate::AuditEntry;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Effect {
-    /// The record of a child changed; [`Projector::record`](crate::Projector::record) has it.
+    /// The record of a child changed; [`Projector::record_at`](crate::Projector::record_at) has it.
     Changed(Change),
     /// The record of a child that had ended was given up for room; it stays ended.
     Forgotten {
@@ -35,15 +35,25 @@ pub enum Effect {
 }
 
 /// That a child's record changed, and in what.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Change {
-    /// Whose child.
-    pub source: SourceId,
-    /// Which one.
-    pub child: ChildId,
-    /// In what its record changed.
+    /// Whose record.
+    pub child: ChildKey,
+    /// In what it changed.
     pub what: Changes,
+}
+
+/// Stands for a record of one [`Projector`](crate::Projector), which tells
+/// [whose it is](crate::Projector::name) and [what is in it](crate::Projector::record_at).
+///
+/// Nearly every event changes a record, so this is a number, where the names would have to be
+/// counted and given back. It holds until the record is given up ([`Effect::Forgotten`], which comes
+/// with names); then it may come to stand for another child's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ChildKey {
+    pub(crate) source: u32,
+    pub(crate) slot: u32,
 }
 
 /// What changed for all live children of a source at once.

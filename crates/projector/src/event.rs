@@ -6,7 +6,7 @@ use headcount_contract::{ChildState, EventKind, LifecycleEvent};
 use crate::audit::{AuditKind, Cause};
 use crate::child::{Child, Mark, tells_lineage};
 use crate::effect::{Changes, SnapshotNeed};
-use crate::fact::{Fact, Seen, Stamp, nanos};
+use crate::fact::{Facts, Seen, Stamp, Work, nanos};
 use crate::fold::{Fold, is_usual};
 use crate::sequence::Place;
 use crate::source::hash_of;
@@ -73,7 +73,8 @@ impl Fold<'_> {
         if !event.details().is_empty() {
             child.extra_mut().first_details = event.details().clone();
         }
-        let Some(slot) = self.add(hash, child, Cause::Event(event.event_id().clone())) else {
+        let cause = Cause::Event(event.event_id().clone());
+        let Some(slot) = self.add(hash, child, Facts::new(&stamp), cause) else {
             return Verdict::NoEffect(NoEffect::TooManyChildren);
         };
         let mut what = Changes::FIRST_SEEN;
@@ -86,13 +87,15 @@ impl Fold<'_> {
         if state.is_some() {
             self.note_state_place(slot, event);
         }
-        if let Some(child) = self.child(slot) {
-            note_work(child, event, seen, false);
-            if !child.is_live() {
-                child.keep_terminal_details(event.details());
-            }
+        if let Some(facts) = self.source.children.facts_mut(slot) {
+            note_work(facts, event, seen, false);
         }
-        self.report.changed(event.child_id(), what);
+        if let Some(child) = self.child(slot)
+            && !child.is_live()
+        {
+            child.keep_terminal_details(event.details());
+        }
+        self.report.changed(slot, what);
         verdict
     }
 
@@ -101,8 +104,9 @@ impl Fold<'_> {
         let Some(child) = self.source.children.get(slot) else {
             return Verdict::NoEffect(NoEffect::TooManyChildren);
         };
-        let tells_lineage = tells_lineage(event);
-        if tells_lineage && let Some(field) = child.lineage_conflict(event.lineage()) {
+        if tells_lineage(event)
+            && let Some(field) = child.lineage_conflict(event.lineage())
+        {
             self.report
                 .audit_event(event, AuditKind::LineageConflict { field });
             return Verdict::LineageConflict;
@@ -120,13 +124,18 @@ impl Fold<'_> {
         }
         what |= order.changes;
         let mut verdict = order.verdict;
-        let ended = self.child(slot).is_some_and(|child| !child.is_live());
+        let Some(child) = self.source.children.get_mut(slot) else {
+            return verdict;
+        };
+        let ended = !child.is_live();
         if ended {
             if self.refused_by_end(slot, event, order.late) && !order.late {
                 verdict = Verdict::NoEffect(NoEffect::TerminalImmutable);
             }
         } else {
-            what |= self.take_identity(slot, event, seen, order.late);
+            if !child.is_as_told(event) {
+                what |= self.take_identity(slot, event, seen, order.late);
+            }
             match borne_state(event) {
                 Some(ChildState::CREATED) if event.kind() == EventKind::Created => {
                     let news = self.created(slot, event);
@@ -144,11 +153,11 @@ impl Fold<'_> {
         }
         // A late event may tell of the time before the end.
         if (!ended || order.late)
-            && let Some(child) = self.child(slot)
+            && let Some(facts) = self.source.children.facts_mut(slot)
         {
-            what |= note_work(child, event, seen, order.late);
+            what |= note_work(facts, event, seen, order.late);
         }
-        self.report.changed(event.child_id(), what);
+        self.report.changed(slot, what);
         verdict
     }
 
@@ -186,27 +195,30 @@ impl Fold<'_> {
         let Some(state) = borne_state(event).filter(|state| state.is_terminal()) else {
             return superseded;
         };
-        let Some(child) = self.source.children.get(slot) else {
+        let children = &self.source.children;
+        let (Some(child), Some(facts)) = (children.get(slot), children.facts(slot)) else {
             return superseded;
         };
         // Seen in its time, and not applied then: no more is it now.
         let seen_before = event.sequence().is_some_and(|sequence| {
-            let place = place_of(self.number, seen.epoch(), event, sequence.get());
+            let place = place_of(self.report.number, seen.epoch(), event, sequence.get());
             self.places.recall(place, event) != Memory::None
         });
-        let told = self.source.age(child.facts.state().epoch());
+        let told = self.source.age(facts.state().epoch());
         let claimed = self.source.age(seen.epoch());
         let overtaken =
-            told < claimed || told == claimed && !is_news(child, event, seen, state, true);
+            told < claimed || told == claimed && !is_news(child, facts, event, seen, state, true);
         if seen_before || overtaken && !child.has(Mark::StateAssumed) {
             return superseded;
         }
         let mut what = self.set_state(slot, state, stamp(event, seen));
         if let Some(child) = self.child(slot) {
             child.keep_terminal_details(event.details());
-            what |= note_work(child, event, seen, true);
         }
-        self.report.changed(event.child_id(), what);
+        if let Some(facts) = self.source.children.facts_mut(slot) {
+            what |= note_work(facts, event, seen, true);
+        }
+        self.report.changed(slot, what);
         Verdict::OutOfOrder
     }
 
@@ -235,14 +247,15 @@ impl Fold<'_> {
         seen: Seen,
         late: bool,
     ) -> Changes {
-        let Some(child) = self.source.children.get(slot) else {
+        let children = &self.source.children;
+        let (Some(child), Some(facts)) = (children.get(slot), children.facts(slot)) else {
             return Changes::NONE;
         };
-        if !is_news(child, event, seen, to, late) {
+        if !is_news(child, facts, event, seen, to, late) {
             return Changes::NONE;
         }
         let from = child.state();
-        let told_in = child.facts.state().epoch();
+        let told_in = facts.state().epoch();
         let assumed = child.has(Mark::StateAssumed);
         let unproven = child.generation != self.source.generation;
         let mut what = Changes::NONE;
@@ -355,42 +368,48 @@ fn borne_state(event: &LifecycleEvent) -> Option<ChildState> {
 /// The event is of the epoch in which the state was told, or of a newer one. Only numbers of one
 /// epoch can be compared, and whoever has none says what holds now. A late live state also yields to a correction whose look at the source was later; an end yields to no
 /// snapshot, as a snapshot can lag behind and nothing lives on after its end.
-fn is_news(child: &Child, event: &LifecycleEvent, seen: Seen, to: ChildState, late: bool) -> bool {
+fn is_news(
+    child: &Child,
+    facts: &Facts,
+    event: &LifecycleEvent,
+    seen: Seen,
+    to: ChildState,
+    late: bool,
+) -> bool {
     let Some(number) = event.sequence().map(headcount_contract::Sequence::get) else {
         return true;
     };
     let from_snapshot = child.has(Mark::PlaceFromSnapshot);
     let in_order = match child.state_sequence.get() {
-        Some(place) if child.facts.state().epoch() == seen.epoch() => {
+        Some(place) if facts.state().epoch() == seen.epoch() => {
             number > place || from_snapshot && to.is_terminal()
         }
         _ => true,
     };
     let corrected_since = late
         && !to.is_terminal()
-        && child.facts.state().is_second_hand()
-        && seen.observed_at() < child.facts.state().known_at();
+        && facts.state().is_second_hand()
+        && seen.observed_at() < facts.state().known_at();
     in_order && !corrected_since
 }
 
 /// Takes note of what the child is at work on, and of its heartbeat: the newest of each (rule O5).
-fn note_work(child: &mut Child, event: &LifecycleEvent, seen: Seen, late: bool) -> Changes {
-    let mut what = Changes::NONE;
-    let newer = |fact: Fact, child: &Child| {
+fn note_work(facts: &mut Facts, event: &LifecycleEvent, seen: Seen, late: bool) -> Changes {
+    let newer = |work: Work, facts: &Facts| {
         !late
-            || child
-                .facts
-                .observed_at(fact)
+            || facts
+                .worked_at(work)
                 .is_none_or(|last| last < seen.observed_at())
     };
+    let mut what = Changes::NONE;
     let works = event.kind() == EventKind::Activity || event.activity().is_some();
-    if works && newer(Fact::Activity, child) {
-        child.activity = event.activity().cloned();
-        child.facts.set_work(Fact::Activity, event, seen);
+    if works && newer(Work::Activity, facts) {
+        facts.activity = event.activity().cloned();
+        facts.set_work(Work::Activity, event, seen);
         what |= Changes::ACTIVITY;
     }
-    if event.kind() == EventKind::Heartbeat && newer(Fact::Heartbeat, child) {
-        child.facts.set_work(Fact::Heartbeat, event, seen);
+    if event.kind() == EventKind::Heartbeat && newer(Work::Heartbeat, facts) {
+        facts.set_work(Work::Heartbeat, event, seen);
         what |= Changes::HEARTBEAT;
     }
     what

@@ -1,33 +1,34 @@
 //! Which event or snapshot set a fact, and when (rule C3), in as few bytes as that takes.
 
-use headcount_contract::{EventId, EventKind, LifecycleEvent, Timestamp};
+use headcount_contract::{Activity, EventId, EventKind, LifecycleEvent, Timestamp};
 
 use crate::audit::Cause;
 use crate::sequence::{Place, sequence};
 
-/// The facts of which it is kept, a child, who set them.
+/// The facts that are set all the time, and move no state.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Fact {
-    /// That the child exists.
-    First,
-    /// Its state.
-    State,
-    /// What it was last at work on.
+pub(crate) enum Work {
+    /// What the child was last at work on.
     Activity,
     /// When it last said that it lives.
     Heartbeat,
 }
 
-/// Who set each of a child's facts.
+/// What a child is at work on, and who set each of its facts. What is set together lies together.
 #[derive(Debug, Clone)]
+#[repr(C)]
 pub(crate) struct Facts {
-    first: EventId,
+    pub(crate) activity: Option<Activity>,
+    activity_name: Name,
+    // Two by two, as each alone would be padded by four bytes.
+    work_seen: [Seen; 2],
+    heartbeat_name: Name,
     state: EventId,
-    activity: Name,
-    heartbeat: Name,
-    // Apart from the names: as pairs, they would be padded by 16 bytes a child.
-    seen: [Seen; 4],
+    told_seen: [Seen; 2],
+    first: EventId,
 }
+
+const _: () = assert!(size_of::<Option<Facts>>() == 160);
 
 /// What names an event that said what a child is at work on, or that it lives.
 ///
@@ -145,56 +146,63 @@ impl Seen {
 
 impl Facts {
     pub(crate) fn new(first: &Stamp) -> Self {
-        let mut seen = [Seen::default(); 4];
-        seen[Fact::First as usize] = first.seen;
-        seen[Fact::State as usize] = first.seen;
         Self {
-            first: first.name.clone(),
+            activity: None,
+            activity_name: Name::Place(Place::NONE),
+            work_seen: [Seen::default(); 2],
+            heartbeat_name: Name::Place(Place::NONE),
             state: first.name.clone(),
-            activity: Name::Place(Place::NONE),
-            heartbeat: Name::Place(Place::NONE),
-            seen,
+            told_seen: [first.seen; 2],
+            first: first.name.clone(),
         }
     }
 
     /// Sets who told the state.
     pub(crate) fn set_state(&mut self, by: Stamp) {
-        self.seen[Fact::State as usize] = by.seen;
+        self.told_seen[0] = by.seen;
         self.state = by.name;
     }
 
-    /// Sets the last event that told of activity or, with `Fact::Heartbeat`, of life.
-    pub(crate) fn set_work(&mut self, fact: Fact, event: &LifecycleEvent, seen: Seen) {
-        self.seen[fact as usize] = seen;
+    /// Sets the last event that told of work, or of life.
+    pub(crate) fn set_work(&mut self, fact: Work, event: &LifecycleEvent, seen: Seen) {
+        self.work_seen[fact as usize] = seen;
         let name = match event.sequence() {
             Some(sequence) => Name::Place(Place::new(sequence.get())),
             None => Name::Id(event.event_id().clone()),
         };
         match fact {
-            Fact::Heartbeat => self.heartbeat = name,
-            _ => self.activity = name,
+            Work::Activity => self.activity_name = name,
+            Work::Heartbeat => self.heartbeat_name = name,
         }
     }
 
-    /// The last event that told of activity or, with `Fact::Heartbeat`, of life.
-    pub(crate) fn work(&self, fact: Fact) -> Option<(Cause, &Seen)> {
-        let name = if matches!(fact, Fact::Heartbeat) {
-            &self.heartbeat
-        } else {
-            &self.activity
-        };
-        let cause = match name {
+    /// The last event that told of work, or of life.
+    pub(crate) fn work(&self, fact: Work) -> Option<(Cause, &Seen)> {
+        let cause = match self.name(fact) {
             Name::Id(id) => Cause::Event(id.clone()),
             Name::Place(place) => Cause::EventAt(sequence(place.get()?)),
         };
-        Some((cause, &self.seen[fact as usize]))
+        Some((cause, &self.work_seen[fact as usize]))
+    }
+
+    /// When the source observed that.
+    pub(crate) fn worked_at(&self, fact: Work) -> Option<Timestamp> {
+        let set = !matches!(self.name(fact), Name::Place(Place::NONE));
+        set.then(|| self.work_seen[fact as usize].observed_at())
+    }
+
+    fn name(&self, fact: Work) -> &Name {
+        match fact {
+            Work::Activity => &self.activity_name,
+            Work::Heartbeat => &self.heartbeat_name,
+        }
     }
 
     /// Where and when the child was first observed.
     pub(crate) fn first(&self) -> Stamp {
         Stamp {
             name: self.first.clone(),
-            seen: self.seen[Fact::First as usize],
+            seen: self.told_seen[1],
         }
     }
 
@@ -202,29 +210,13 @@ impl Facts {
     pub(crate) fn state_by(&self) -> Stamp {
         Stamp {
             name: self.state.clone(),
-            seen: self.seen[Fact::State as usize],
+            seen: self.told_seen[0],
         }
     }
 
     /// When its state was told, and by what kind of thing.
     pub(crate) fn state(&self) -> &Seen {
-        &self.seen[Fact::State as usize]
-    }
-
-    /// When the source observed the last activity or heartbeat.
-    pub(crate) fn observed_at(&self, fact: Fact) -> Option<Timestamp> {
-        let set = match fact {
-            Fact::First | Fact::State => true,
-            Fact::Activity => self.activity.is_some(),
-            Fact::Heartbeat => self.heartbeat.is_some(),
-        };
-        set.then(|| self.seen[fact as usize].observed_at())
-    }
-}
-
-impl Name {
-    fn is_some(&self) -> bool {
-        !matches!(self, Self::Place(Place::NONE))
+        &self.told_seen[0]
     }
 }
 
@@ -258,7 +250,10 @@ pub(crate) fn moment(nanos: i64) -> Timestamp {
 
 /// A duration in nanoseconds, held at 292 years.
 pub(crate) fn length(duration: std::time::Duration) -> i64 {
-    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+    i64::try_from(duration.as_secs())
+        .unwrap_or(i64::MAX)
+        .saturating_mul(1_000_000_000)
+        .saturating_add(i64::from(duration.subsec_nanos()))
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! What the rules work on while one input is applied.
 
-use std::hash::RandomState;
-
+use foldhash::quality::RandomState;
 use headcount_contract::{
     ChildId, ChildState, LifecycleEvent, Outcome, SourceEpoch, SourceId, Timestamp,
 };
@@ -9,9 +8,9 @@ use headcount_contract::{
 use crate::Settings;
 use crate::audit::{AuditEntry, AuditKind, Cause};
 use crate::child::{Child, Mark};
-use crate::effect::{Change, Changes, Effect, Intent, SnapshotNeed, SourceChange};
-use crate::fact::{Stamp, length, nanos};
-use crate::sequence::sequence;
+use crate::effect::{Change, Changes, ChildKey, Effect, Intent, SnapshotNeed, SourceChange};
+use crate::fact::{Facts, Stamp, length, nanos};
+use crate::sequence::{Place, sequence};
 use crate::source::Source;
 use crate::timers::{Entry, Timers};
 use crate::window::PlaceWindow;
@@ -26,8 +25,6 @@ pub(crate) struct Fold<'a> {
     pub(crate) places: &'a mut PlaceWindow,
     /// Live children of all sources.
     pub(crate) live: &'a mut usize,
-    /// The source's number.
-    pub(crate) number: u32,
     pub(crate) source: &'a mut Source,
     pub(crate) report: Report<'a>,
 }
@@ -35,6 +32,8 @@ pub(crate) struct Fold<'a> {
 /// Where effects go, and when.
 pub(crate) struct Report<'a> {
     pub(crate) source: &'a SourceId,
+    /// The source's number.
+    pub(crate) number: u32,
     pub(crate) at: Timestamp,
     /// The same in nanoseconds.
     pub(crate) now: i64,
@@ -89,7 +88,6 @@ impl Fold<'_> {
             return Changes::NONE;
         };
         child.set_state(to);
-        child.tell_state(stamp);
         child.clear(Mark::StateAssumed);
         let mut what = Changes::STATE;
         if to.is_terminal() {
@@ -102,11 +100,32 @@ impl Fold<'_> {
             *self.live -= 1;
             self.source.ended.push_back(slot);
         }
+        self.tell_state(slot, stamp);
         what
     }
 
+    /// Sets who told the state. A place in the order of another epoch says nothing any more.
+    pub(crate) fn tell_state(&mut self, slot: u32, by: Stamp) {
+        let Some(facts) = self.source.children.facts_mut(slot) else {
+            return;
+        };
+        let another_epoch = facts.state().epoch() != by.seen.epoch();
+        facts.set_state(by);
+        if another_epoch && let Some(child) = self.child(slot) {
+            child.state_sequence = Place::NONE;
+            child.clear(Mark::PlaceFromSnapshot);
+        }
+    }
+
     /// Gives up the oldest records of ended children beyond the limit.
+    #[inline]
     pub(crate) fn evict(&mut self) {
+        if self.source.ended.len() > self.settings.ended_children {
+            self.evict_some();
+        }
+    }
+
+    fn evict_some(&mut self) {
         while self.source.ended.len() > self.settings.ended_children {
             let Some(child) = self
                 .source
@@ -127,7 +146,13 @@ impl Fold<'_> {
     }
 
     /// Adds a child that is not known; none if there are too many.
-    pub(crate) fn add(&mut self, hash: u64, mut child: Child, cause: Cause) -> Option<u32> {
+    pub(crate) fn add(
+        &mut self,
+        hash: u64,
+        mut child: Child,
+        facts: Facts,
+        cause: Cause,
+    ) -> Option<u32> {
         if child.is_live() {
             if self.source.live >= self.settings.live_children {
                 if !std::mem::replace(&mut self.source.refusing, true) {
@@ -141,7 +166,7 @@ impl Fold<'_> {
         }
         child.generation = self.source.generation;
         let due = child.due(self.settings);
-        let slot = self.source.add(hash, child, self.hasher);
+        let slot = self.source.add(hash, child, facts, self.hasher);
         if let Some(at) = due {
             self.timer(slot, at);
         }
@@ -160,7 +185,7 @@ impl Fold<'_> {
     pub(crate) fn timer(&mut self, slot: u32, at: i64) {
         self.timers.push(Entry {
             at,
-            source: self.number,
+            source: self.report.number,
             slot,
         });
     }
@@ -186,8 +211,14 @@ impl Fold<'_> {
 }
 
 impl<'a> Report<'a> {
-    pub(crate) fn new(source: &'a SourceId, at: Timestamp, effects: &'a mut Vec<Effect>) -> Self {
+    pub(crate) fn new(
+        number: u32,
+        source: &'a SourceId,
+        at: Timestamp,
+        effects: &'a mut Vec<Effect>,
+    ) -> Self {
         Self {
+            number,
             source,
             at,
             now: nanos(at),
@@ -199,13 +230,13 @@ impl<'a> Report<'a> {
         self.effects.push(effect);
     }
 
-    pub(crate) fn changed(&mut self, child: &ChildId, what: Changes) {
+    pub(crate) fn changed(&mut self, slot: u32, what: Changes) {
         if !what.is_empty() {
-            self.effects.push(Effect::Changed(Change {
-                source: self.source.clone(),
-                child: child.clone(),
-                what,
-            }));
+            let child = ChildKey {
+                source: self.number,
+                slot,
+            };
+            self.effects.push(Effect::Changed(Change { child, what }));
         }
     }
 

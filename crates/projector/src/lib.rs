@@ -33,7 +33,7 @@ mod view;
 mod window;
 
 pub use audit::{AuditEntry, AuditKind, CORRECTION_REASON, Cause};
-pub use effect::{Change, Changes, Effect, Intent, SnapshotNeed, SourceChange};
+pub use effect::{Change, Changes, ChildKey, Effect, Intent, SnapshotNeed, SourceChange};
 pub use liveness::AttemptFailure;
 pub use projector::Projector;
 pub use record::{Evidence, Provenance, Record, Terminal};

@@ -105,7 +105,7 @@ impl Fold<'_> {
         let kind = AuditKind::Stale {
             proven_at: moment(child.proven),
         };
-        self.report.changed(&child.id, Changes::STALE);
+        self.report.changed(slot, Changes::STALE);
         self.audit_child(slot, None, kind);
         self.attempt(slot, self.report.now, 1);
     }
@@ -189,9 +189,8 @@ impl Fold<'_> {
             child.keep_terminal_details(event.details());
         }
         self.report.audit_event(&event, AuditKind::Lost);
-        let id = event.child_id().clone();
         self.report.push(Effect::Derived(Box::new(event)));
-        self.report.changed(&id, what);
+        self.report.changed(slot, what);
         self.evict();
     }
 

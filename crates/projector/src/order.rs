@@ -67,7 +67,7 @@ impl Fold<'_> {
         } else {
             child.counter.step(number, ranges)
         };
-        let place = place_of(self.number, self.source.epoch, event, number);
+        let place = place_of(self.report.number, self.source.epoch, event, number);
         let verdict = match step {
             Step::First | Step::Next => Verdict::Accepted,
             Step::Jump { .. } => Verdict::AcceptedAfterGap,

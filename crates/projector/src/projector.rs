@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::hash::RandomState;
 
+use foldhash::quality::RandomState;
 use headcount_contract::{ChildId, LifecycleEvent, SequenceScope, Snapshot, SourceId, Timestamp};
 
-use crate::effect::{Effect, SnapshotNeed};
+use crate::effect::{ChildKey, Effect, SnapshotNeed};
 use crate::fold::{Fold, Report};
 use crate::record::Record;
 use crate::source::{Source, hash_of};
@@ -70,7 +70,7 @@ impl Projector {
             by_name: HashMap::new(),
             last: 0,
             timers: Timers::default(),
-            hasher: RandomState::new(),
+            hasher: RandomState::default(),
             live: 0,
         }
     }
@@ -182,10 +182,19 @@ impl Projector {
     pub fn record(&self, source: &SourceId, child: &ChildId) -> Option<Record> {
         let (name, source) = self.sources.get(*self.by_name.get(source)? as usize)?;
         let slot = source.find(hash_of(&self.hasher, child), child)?;
-        source
-            .children
-            .get(slot)
-            .map(|child| view::record(name, source, child))
+        view::record(name, source, slot)
+    }
+
+    /// The record that a key of this projector stands for; none once it was given up.
+    pub fn record_at(&self, key: ChildKey) -> Option<Record> {
+        let (name, source) = self.sources.get(key.source as usize)?;
+        view::record(name, source, key.slot)
+    }
+
+    /// Whose record a key of this projector stands for; nobody's once it was given up.
+    pub fn name(&self, key: ChildKey) -> Option<(&SourceId, &ChildId)> {
+        let (name, source) = self.sources.get(key.source as usize)?;
+        Some((name, &source.children.get(key.slot)?.id))
     }
 
     /// All records, by source and child id, compared by bytes.
@@ -193,11 +202,11 @@ impl Projector {
         let mut all: Vec<_> = self
             .sources
             .iter()
-            .flat_map(|(name, source)| source.children.iter().map(move |(_, c)| (name, source, c)))
+            .flat_map(|(name, source)| source.children.iter().map(move |at| (name, source, at)))
             .collect();
-        all.sort_unstable_by(|a, b| (a.0, &a.2.id).cmp(&(b.0, &b.2.id)));
+        all.sort_unstable_by(|a, b| (a.0, &a.2.1.id).cmp(&(b.0, &b.2.1.id)));
         all.into_iter()
-            .map(|(name, source, child)| view::record(name, source, child))
+            .filter_map(|(name, source, (slot, _))| view::record(name, source, slot))
     }
 
     /// How many records there are.
@@ -256,9 +265,8 @@ impl Projector {
             timers: &mut self.timers,
             places: &mut self.places,
             live: &mut self.live,
-            number,
             source,
-            report: Report::new(name, at, effects),
+            report: Report::new(number, name, at, effects),
         })
     }
 

@@ -8,7 +8,7 @@ use crate::audit::{AuditKind, Cause};
 use crate::child::{Child, Mark};
 use crate::derived::Corrections;
 use crate::effect::{Changes, Effect, Intent, SnapshotNeed, SourceChange};
-use crate::fact::{Seen, Stamp, nanos};
+use crate::fact::{Facts, Seen, Stamp, nanos};
 use crate::fold::Fold;
 use crate::sequence::Place;
 use crate::source::{Taken, hash_of};
@@ -111,7 +111,8 @@ impl Fold<'_> {
             self.contradicts_end(ended, told, look);
             return None;
         }
-        let mut child = Child::new(told.identity(), &look.stamp(), told.state());
+        let stamp = look.stamp();
+        let mut child = Child::new(told.identity(), &stamp, told.state());
         child.set(Mark::HistoryUnknown);
         child.set(Mark::SecondHand);
         if told.lineage().is_none() {
@@ -126,7 +127,7 @@ impl Fold<'_> {
         if !child.is_live() {
             child.keep_terminal_details(event.details());
         }
-        let slot = self.add(hash, child, look.cause())?;
+        let slot = self.add(hash, child, Facts::new(&stamp), look.cause())?;
         self.source
             .unsequenced
             .meet(&event, self.settings.unsequenced_window);
@@ -134,7 +135,7 @@ impl Fold<'_> {
             self.take_place(slot, told);
         }
         self.report.push(Effect::Derived(Box::new(event)));
-        self.report.changed(told.id(), Changes::FIRST_SEEN);
+        self.report.changed(slot, Changes::FIRST_SEEN);
         Some(slot)
     }
 
@@ -167,18 +168,19 @@ impl Fold<'_> {
         what |= self.prove(slot, nanos(look.snapshot.observed_at()));
         what |= self.found(slot);
         what |= self.settle(slot, told, look);
-        self.report.changed(told.id(), what);
+        self.report.changed(slot, what);
     }
 
     /// Takes the state that the snapshot tells, as far as it may.
     fn settle(&mut self, slot: u32, told: &SnapshotChild, look: &mut Look<'_>) -> Changes {
         let generation = self.source.generation;
-        let Some(child) = self.source.children.get_mut(slot) else {
+        let children = &self.source.children;
+        let (Some(child), Some(facts)) = (children.get(slot), children.facts(slot)) else {
             return Changes::NONE;
         };
         let known = child.state();
         let claimed = told.state();
-        if is_behind(child, told, look.seen) {
+        if is_behind(child, facts, told, look.seen) {
             if look.complete && known != claimed {
                 let epoch = Some(&look.snapshot.source().epoch);
                 let kind = AuditKind::SnapshotBehind { known, claimed };
@@ -192,9 +194,9 @@ impl Fold<'_> {
             what |= self.correct(slot, told, look);
         } else if known != claimed {
             return what; // A partial one never corrects, and proves no other state either.
-        } else if look.complete && child.facts.state().epoch() != look.seen.epoch() {
+        } else if look.complete && facts.state().epoch() != look.seen.epoch() {
             // The same state again, for the first time in this life of the source.
-            child.tell_state(look.stamp());
+            self.tell_state(slot, look.stamp());
         }
         if let Some(child) = self.child(slot)
             && child.is_live()
@@ -379,12 +381,12 @@ impl Fold<'_> {
 ///
 /// Without a sequence in the snapshot, the times tell: by the source's clock, but never beyond the
 /// moment of receipt, so that a clock that once ran ahead does not shut out corrections.
-fn is_behind(child: &Child, told: &SnapshotChild, look: Seen) -> bool {
-    let same_epoch = child.facts.state().epoch() == look.epoch();
+fn is_behind(child: &Child, facts: &Facts, told: &SnapshotChild, look: Seen) -> bool {
+    let same_epoch = facts.state().epoch() == look.epoch();
     match (told.sequence(), child.state_sequence.get()) {
         _ if !same_epoch || child.has(Mark::StateAssumed) => false,
         (Some(told), Some(known)) => told.get() < known,
-        _ => look.observed_at() < child.facts.state().known_at(),
+        _ => look.observed_at() < facts.state().known_at(),
     }
 }
 

@@ -1,14 +1,15 @@
 //! What is kept of one source: its epochs, its children, and what it said lately.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, Hasher};
 
+use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 use headcount_contract::{ChildId, ChildState, Outcome, SequenceScope, SnapshotId, SourceEpoch};
 use rustc_hash::FxHasher;
 
 use crate::child::Child;
-use crate::fact::{EPOCH_NUMBERS, Seen};
+use crate::fact::{EPOCH_NUMBERS, Facts, Seen};
 use crate::sequence::{Counter, Place};
 use crate::slab::Slab;
 use crate::window::NameWindow;
@@ -82,6 +83,9 @@ impl Source {
 
     /// The number of an epoch that is remembered.
     pub(crate) fn epoch_number(&self, epoch: &SourceEpoch) -> Option<u16> {
+        if self.epochs.back() == Some(epoch) {
+            return Some(self.epoch);
+        }
         let back = self.epochs.iter().rev().position(|known| known == epoch)?;
         let back = u16::try_from(back).ok()?;
         Some((self.epoch + EPOCH_NUMBERS - back) % EPOCH_NUMBERS)
@@ -130,12 +134,18 @@ impl Source {
     }
 
     /// Adds a live or ended child of which `find` knows none.
-    pub(crate) fn add(&mut self, hash: u64, child: Child, hasher: &RandomState) -> u32 {
+    pub(crate) fn add(
+        &mut self,
+        hash: u64,
+        child: Child,
+        facts: Facts,
+        hasher: &RandomState,
+    ) -> u32 {
         if child.is_live() {
             self.live += 1;
         }
         let ended = !child.is_live();
-        let slot = self.children.insert(child);
+        let slot = self.children.insert(child, facts);
         if ended {
             self.ended.push_back(slot);
         }

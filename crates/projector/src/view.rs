@@ -4,23 +4,21 @@ use headcount_contract::{Capability, Lineage, SequenceScope, SnapshotId, SourceI
 
 use crate::audit::Cause;
 use crate::child::{Child, Mark};
-use crate::fact::{Fact, Origin, Seen, Stamp, moment, nanos};
+use crate::fact::{Facts, Origin, Seen, Stamp, Work, moment, nanos};
 use crate::record::{Evidence, Provenance, Record, Terminal};
 use crate::source::Source;
 
-pub(crate) fn record(name: &SourceId, source: &Source, child: &Child) -> Record {
+/// The record of the child of a slot; none if nobody has it.
+pub(crate) fn record(name: &SourceId, source: &Source, slot: u32) -> Option<Record> {
+    let (child, facts) = (source.children.get(slot)?, source.children.facts(slot)?);
     let shared_gap = source.scope == SequenceScope::Epoch && source.counter.has_gap();
-    let observed = |fact| child.facts.observed_at(fact);
-    let first = child.facts.first().seen.observed_at();
-    let since = child.facts.state().observed_at();
+    let first = facts.first().seen.observed_at();
+    let since = facts.state().observed_at();
+    let [active_at, heartbeat_at] = [Work::Activity, Work::Heartbeat].map(|w| facts.worked_at(w));
     let details = child.extra();
-    let times = [Fact::State, Fact::Activity, Fact::Heartbeat].map(observed);
-    let last = times
-        .into_iter()
-        .flatten()
-        .chain([first, moment(child.proven)])
-        .max();
-    Record {
+    let worked_at = active_at.max(heartbeat_at);
+    let last = first.max(since).max(moment(child.proven));
+    Some(Record {
         source: name.clone(),
         child_id: child.id.clone(),
         state: child.state(),
@@ -40,11 +38,11 @@ pub(crate) fn record(name: &SourceId, source: &Source, child: &Child) -> Record 
         }),
         capabilities: child.capabilities(),
         last_sequence: child.counter.high().map(crate::sequence::sequence),
-        last_activity: child.activity.clone(),
-        last_activity_at: observed(Fact::Activity),
-        last_heartbeat_at: observed(Fact::Heartbeat),
+        last_activity: facts.activity.clone(),
+        last_activity_at: active_at,
+        last_heartbeat_at: heartbeat_at,
         first_observed_at: first,
-        observed_at: last.unwrap_or(first),
+        observed_at: worked_at.map_or(last, |at| at.max(last)),
         state_since: since,
         proven_at: moment(child.proven),
         first_details: details
@@ -57,19 +55,18 @@ pub(crate) fn record(name: &SourceId, source: &Source, child: &Child) -> Record 
                 .map(|extra| extra.terminal_details.clone())
                 .unwrap_or_default(),
         }),
-        provenance: provenance(source, child),
-    }
+        provenance: provenance(source, child, facts),
+    })
 }
 
-fn provenance(source: &Source, child: &Child) -> Provenance {
+fn provenance(source: &Source, child: &Child, facts: &Facts) -> Provenance {
     let by = |stamp: &Stamp| evidence(source, cause(stamp), &stamp.seen);
     let work = |fact| {
-        child
-            .facts
+        facts
             .work(fact)
             .map(|(cause, seen)| evidence(source, cause, seen))
     };
-    let first = by(&child.facts.first());
+    let first = by(&facts.first());
     let apart = |stamp: Option<&Stamp>| stamp.map_or_else(|| first.clone(), by);
     let extra = child.extra();
     let lineage_by = extra.and_then(|extra| extra.lineage_by.as_deref());
@@ -77,11 +74,11 @@ fn provenance(source: &Source, child: &Child) -> Provenance {
     let mut taken = source.snapshots.iter().rev();
     let sighting = taken.find(|taken| nanos(taken.seen.known_at()) == child.proven);
     Provenance {
-        state: by(&child.facts.state_by()),
+        state: by(&facts.state_by()),
         lineage: (!child.has(Mark::LineageAssumed)).then(|| apart(lineage_by)),
         capabilities: apart(capabilities_by),
-        activity: work(Fact::Activity),
-        heartbeat: work(Fact::Heartbeat),
+        activity: work(Work::Activity),
+        heartbeat: work(Work::Heartbeat),
         sighting: sighting
             .map(|taken| evidence(source, Cause::Snapshot(taken.id.clone()), &taken.seen)),
         first,

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{Hash, Hasher};
 
+use foldhash::quality::RandomState;
 use headcount_contract::LifecycleEvent;
 use rustc_hash::FxHasher;
 
@@ -106,8 +107,8 @@ fn content_of(event: &LifecycleEvent) -> u64 {
 pub(crate) struct NameWindow {
     // Keyed by numbers that a hostile source can choose, so not by those alone: the maps' own hasher
     // has a secret. Their order is never looked at.
-    events: HashSet<(u64, u64)>,
-    names: HashMap<u64, u32>,
+    events: HashSet<(u64, u64), RandomState>,
+    names: HashMap<u64, u32, RandomState>,
     order: VecDeque<(u64, u64)>,
 }
 

@@ -233,7 +233,9 @@ impl Engine {
     ) {
         match effect {
             Effect::Changed(change) => {
-                round.touched.insert((change.source, change.child));
+                if let Some((source, child)) = self.projector.name(change.child) {
+                    round.touched.insert((source.clone(), child.clone()));
+                }
             }
             Effect::Forgotten { source, child } => round.forgotten.push((source, child)),
             Effect::SourceChanged { source, .. } => {

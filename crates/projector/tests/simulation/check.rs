@@ -156,7 +156,11 @@ impl Check<'_> {
                 }
             }
             Effect::Changed(change) => {
-                let name = (change.source.clone(), change.child.clone());
+                // A record that is gone was given up after its end, by this same input.
+                let Some((source, child)) = self.projector.name(change.child) else {
+                    return Ok(());
+                };
+                let name = (source.clone(), child.clone());
                 let record = self.projector.record(&name.0, &name.1);
                 if change.what.intersects(Changes::STATE | Changes::FIRST_SEEN) {
                     self.ends_are_true_and_final(input.at, &name, record)?;

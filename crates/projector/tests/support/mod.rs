@@ -87,7 +87,7 @@ pub(crate) fn transcript_of(
             verdict => writeln!(out, "{line}  =>  {verdict}").unwrap(),
         }
         for effect in &effects {
-            writeln!(out, "    {}", show_effect(effect)).unwrap();
+            writeln!(out, "    {}", show_effect(effect, projector)).unwrap();
         }
     }
     for record in projector.records() {
@@ -383,9 +383,12 @@ fn show_event(event: &LifecycleEvent) -> String {
 }
 
 /// An effect as one line.
-pub(crate) fn show_effect(effect: &Effect) -> String {
+pub(crate) fn show_effect(effect: &Effect, projector: &Projector) -> String {
     match effect {
-        Effect::Changed(change) => format!("changed {}: {}", change.child, change.what),
+        Effect::Changed(change) => match projector.name(change.child) {
+            Some((_, child)) => format!("changed {child}: {}", change.what),
+            None => format!("changed a record given up since: {}", change.what),
+        },
         Effect::Forgotten { child, .. } => format!("forgotten {child}"),
         Effect::SourceChanged { source, change } => format!("source {source}: {change:?}"),
         Effect::Audit(entry) => match &entry.child {
