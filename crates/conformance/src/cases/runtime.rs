@@ -1,13 +1,20 @@
 //! What an [`AgentRuntime`] and its handles promise.
 
+mod ending;
+mod lines;
+
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use futures_util::future::join_all;
-use headcount_contract::{
-    AgentRuntime, OutputStream, RunEvent, RunEventStream, RunHandle, RunId, RunStatus, StopSignal,
-};
+use headcount_contract::{AgentRuntime, RunEvent, RunEventStream, RunHandle, RunId, RunStatus};
 
+use self::ending::{
+    a_crash_is_not_a_stop, a_stopped_run_leaves_nothing, all_callers_share_one_stop,
+    ending_by_itself_is_not_a_crash, stop_ends_it_as_stopped,
+    stopping_an_ended_run_changes_nothing, the_stop_signal_equals_stop,
+    the_stop_signal_is_forgotten_with_the_run,
+};
+use self::lines::{lines_arrive_whole_and_in_order, the_first_subscriber_misses_nothing};
 use crate::RunAction::{Crash, FailStart, Finish, Leftovers, Log};
 use crate::RuntimeRig;
 use crate::bench::Bench;
@@ -255,77 +262,6 @@ async fn a_late_subscriber_first_gets_the_present_status(bench: &mut Bench) -> R
     Ok(())
 }
 
-async fn lines_arrive_whole_and_in_order(bench: &mut Bench) -> Result<(), Failure> {
-    const LINES: [(OutputStream, &str); 4] = [
-        (OutputStream::Stdout, "one"),
-        (OutputStream::Stderr, "to the other stream"),
-        (OutputStream::Stdout, "  two, with spaces, é 数  "),
-        (OutputStream::Stdout, "three"),
-    ];
-    let (_runtime, run) = up(bench).await?;
-    let mut events = run.subscribe();
-    for (stream, line) in LINES {
-        bench.waiting_for("the rig to have the run write a line");
-        rig(bench)?.log(run.as_ref(), stream, line).await?;
-    }
-    let mut seen: Vec<(OutputStream, String)> = Vec::new();
-    let expected: Vec<_> = LINES
-        .iter()
-        .map(|(stream, line)| (*stream, (*line).to_owned()))
-        .collect();
-    bench.waiting_for("the lines that the run wrote");
-    while seen.len() < expected.len() {
-        match events.next().await {
-            Some(RunEvent::Log(batch)) => {
-                seen.extend(
-                    batch
-                        .lines()
-                        .map(|line| (line.stream, line.text.to_owned())),
-                );
-            }
-            Some(_) => {}
-            None => return Err(Failure::new("the stream ended while the run is up")),
-        }
-    }
-    for stream in [OutputStream::Stdout, OutputStream::Stderr] {
-        // Between the two streams there is no order.
-        let of = |lines: &[(OutputStream, String)]| -> Vec<String> {
-            let of_stream = lines.iter().filter(|(other, _)| *other == stream);
-            of_stream.map(|(_, line)| line.clone()).collect()
-        };
-        ensure!(
-            of(&seen) == of(&expected),
-            "on {} it wrote {:?}, and was reported to write {:?}",
-            stream.as_str(),
-            of(&expected),
-            of(&seen)
-        );
-    }
-    Ok(())
-}
-
-async fn the_first_subscriber_misses_nothing(bench: &mut Bench) -> Result<(), Failure> {
-    let runtime = runtime(bench).await?;
-    let run = start(bench, &runtime).await?;
-    bench.waiting_for("the rig to have the run write a line before anybody subscribes");
-    rig(bench)?
-        .log(run.as_ref(), OutputStream::Stdout, "an early line")
-        .await?;
-    let mut events = run.subscribe();
-    bench.waiting_for("the line that was written before the first subscriber came");
-    loop {
-        match events.next().await {
-            Some(RunEvent::Log(batch))
-                if batch.lines().any(|line| line.text == "an early line") =>
-            {
-                return Ok(());
-            }
-            Some(_) => {}
-            None => return Err(Failure::new("the stream ended while the run is up")),
-        }
-    }
-}
-
 async fn a_run_bears_the_name_that_the_host_gives(bench: &mut Bench) -> Result<(), Failure> {
     let runtime = runtime(bench).await?;
     let name = RunId::new("the-hosts-own-name").map_err(|e| Failure::new(e.to_string()))?;
@@ -341,124 +277,6 @@ async fn a_run_bears_the_name_that_the_host_gives(bench: &mut Bench) -> Result<(
         "the host named the run {name}, its handle says {}",
         run.run_id()
     );
-    Ok(())
-}
-
-async fn stop_ends_it_as_stopped(bench: &mut Bench) -> Result<(), Failure> {
-    let (_runtime, run) = up(bench).await?;
-    let events = run.subscribe();
-    bench.waiting_for("stop() to return");
-    run.stop().await?;
-    ensure!(
-        run.status() == RunStatus::Stopped,
-        "stop() has returned, the status is {}",
-        run.status().as_str()
-    );
-    let seen = statuses(bench, events).await;
-    let terminal = seen.iter().filter(|status| status.is_terminal()).count();
-    ensure!(
-        terminal == 1 && seen.last() == Some(&RunStatus::Stopped),
-        "a run that was stopped said {}",
-        names(&seen)
-    );
-    Ok(())
-}
-
-async fn all_callers_share_one_stop(bench: &mut Bench) -> Result<(), Failure> {
-    let (_runtime, run) = up(bench).await?;
-    let events = run.subscribe();
-    let stop = |run: Arc<dyn RunHandle>| async move {
-        let answer = run.stop().await;
-        // Whoever has its answer must find the run gone.
-        (answer, run.status())
-    };
-    bench.waiting_for("ten callers of stop()");
-    for (answer, status) in join_all((0..10).map(|_| stop(run.clone()))).await {
-        answer?;
-        ensure!(
-            status == RunStatus::Stopped,
-            "stop() returned to one of ten callers when the run was {}",
-            status.as_str()
-        );
-    }
-    bench.waiting_for("stop() of a run that has been stopped");
-    run.stop().await?;
-    let seen = statuses(bench, events).await;
-    let terminal = seen.iter().filter(|status| status.is_terminal()).count();
-    ensure!(
-        terminal == 1,
-        "stopped by ten callers it said {}",
-        names(&seen)
-    );
-    Ok(())
-}
-
-async fn stopping_an_ended_run_changes_nothing(bench: &mut Bench) -> Result<(), Failure> {
-    let (_runtime, run) = up(bench).await?;
-    let events = run.subscribe();
-    rig(bench)?.crash(run.as_ref()).await?;
-    let seen = statuses(bench, events).await;
-    let before = run.status();
-    bench.waiting_for("stop() of a run that has ended");
-    run.stop().await?;
-    ensure!(
-        run.status() == before,
-        "it ended with {}, and stop() made it {}",
-        names(&seen),
-        run.status().as_str()
-    );
-    Ok(())
-}
-
-async fn the_stop_signal_equals_stop(bench: &mut Bench) -> Result<(), Failure> {
-    let runtime = runtime(bench).await?;
-    let (fire, fired) = tokio::sync::oneshot::channel::<()>();
-    let mut input = rig(bench)?.input();
-    input.stop = Some(StopSignal::new(async move {
-        // Dropped without being fired is no request to stop.
-        if fired.await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }));
-    bench.waiting_for("start() to return");
-    let run = runtime
-        .start(input)
-        .await
-        .map_err(|error| Failure::new(format!("start() failed: {error:?}")))?;
-    let events = run.subscribe();
-    if fire.send(()).is_err() {
-        return Err(Failure::new(
-            "the stop signal was dropped while the run is up",
-        ));
-    }
-    let seen = statuses(bench, events).await;
-    ensure!(
-        seen.last() == Some(&RunStatus::Stopped),
-        "a run whose stop signal fired said {}",
-        names(&seen)
-    );
-    Ok(())
-}
-
-async fn the_stop_signal_is_forgotten_with_the_run(bench: &mut Bench) -> Result<(), Failure> {
-    let runtime = runtime(bench).await?;
-    let (mut fire, fired) = tokio::sync::oneshot::channel::<()>();
-    let mut input = rig(bench)?.input();
-    input.stop = Some(StopSignal::new(async move {
-        if fired.await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }));
-    bench.waiting_for("start() to return");
-    let run = runtime
-        .start(input)
-        .await
-        .map_err(|error| Failure::new(format!("start() failed: {error:?}")))?;
-    let events = run.subscribe();
-    rig(bench)?.finish(run.as_ref()).await?;
-    statuses(bench, events).await;
-    bench.waiting_for("the stop signal of an ended run to be dropped");
-    fire.closed().await;
     Ok(())
 }
 
@@ -486,43 +304,6 @@ async fn a_failed_start_leaves_nothing(bench: &mut Bench) -> Result<(), Failure>
     ensure!(runtime.start(input).await.is_err(), "it was started");
     let left = rig(bench)?.leftovers().await?;
     ensure!(left == 0, "a start that failed left {left} behind");
-    Ok(())
-}
-
-async fn a_stopped_run_leaves_nothing(bench: &mut Bench) -> Result<(), Failure> {
-    let (_runtime, run) = up(bench).await?;
-    bench.waiting_for("stop() to return");
-    run.stop().await?;
-    let left = rig(bench)?.leftovers().await?;
-    ensure!(left == 0, "stop() has returned, and left {left} behind");
-    Ok(())
-}
-
-async fn a_crash_is_not_a_stop(bench: &mut Bench) -> Result<(), Failure> {
-    let (_runtime, run) = up(bench).await?;
-    let events = run.subscribe();
-    bench.waiting_for("the rig to crash the run");
-    rig(bench)?.crash(run.as_ref()).await?;
-    let seen = statuses(bench, events).await;
-    ensure!(
-        seen.last() == Some(&RunStatus::Crashed) && run.status() == RunStatus::Crashed,
-        "a run that crashed said {}",
-        names(&seen)
-    );
-    Ok(())
-}
-
-async fn ending_by_itself_is_not_a_crash(bench: &mut Bench) -> Result<(), Failure> {
-    let (_runtime, run) = up(bench).await?;
-    let events = run.subscribe();
-    bench.waiting_for("the rig to let the run end");
-    rig(bench)?.finish(run.as_ref()).await?;
-    let seen = statuses(bench, events).await;
-    ensure!(
-        seen.last() == Some(&RunStatus::Stopped),
-        "a run that ended by itself, without a fault, said {}",
-        names(&seen)
-    );
     Ok(())
 }
 
