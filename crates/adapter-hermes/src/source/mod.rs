@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use headcount_contract::{
     AdapterError, DiscontinuityCause, Gap, HealthStatus, Sequence, Signal, Timestamp, Urgency,
 };
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 pub(crate) use self::pump::is_found;
 pub(crate) use self::reconcile::omitted;
@@ -168,31 +168,10 @@ async fn session(
                 _ => process.ask_to_end(shared.config.grace),
             }
         }
-        // What it still says of its children is read to the end; a second stop kills it now.
-        let second = async {
-            while stop.changed().await.is_ok() {
-                if *stop.borrow_and_update() == Some(Urgency::Now) {
-                    process.kill();
-                }
-            }
-            std::future::pending::<()>().await;
-        };
-        tokio::pin!(second);
-        // A gateway whose output has ended is of no use to anybody.
-        let useless = async {
-            tokio::time::sleep(MUTE_PATIENCE).await;
-            process.ask_to_end(shared.config.grace);
-            std::future::pending::<()>().await;
-        };
-        let end = tokio::select! {
-            end = ended => end.ok(),
-            () = &mut second => None,
-            () = useless => None,
-        };
+        let end = process_end(shared, process, ended, stop).await;
         if !pumping.is_finished() {
             let _ = (&mut pumping).await;
         }
-        let end = end.unwrap_or(End::Disconnected("the gateway is gone".to_owned()));
         reconcile::gateway_ended(shared, process, &end).await;
         shared.tell_left_out();
         return (end, spoke);
@@ -214,6 +193,37 @@ async fn session(
     }
     shared.tell_left_out();
     (end, spoke)
+}
+
+/// Waits for the end of the gateway that we started; what it still says of its children is read until
+/// then.
+async fn process_end(
+    shared: &Shared,
+    process: &stdio::Process,
+    ended: oneshot::Receiver<End>,
+    stop: &mut watch::Receiver<Option<Urgency>>,
+) -> End {
+    // A second stop kills it now.
+    let second = async {
+        while stop.changed().await.is_ok() {
+            if *stop.borrow_and_update() == Some(Urgency::Now) {
+                process.kill();
+            }
+        }
+        std::future::pending::<()>().await;
+    };
+    // A gateway whose output has ended is of no use to anybody.
+    let useless = async {
+        tokio::time::sleep(MUTE_PATIENCE).await;
+        process.ask_to_end(shared.config.grace);
+        std::future::pending::<()>().await;
+    };
+    let end = tokio::select! {
+        end = ended => end.ok(),
+        () = second => None,
+        () = useless => None,
+    };
+    end.unwrap_or_else(|| End::Disconnected("the gateway is gone".to_owned()))
 }
 
 /// Resolves when the session is to be stopped, or nobody is left who could stop it.
