@@ -94,8 +94,7 @@ impl Host {
         if !change.what.intersects(marks) && (told || !change.what.contains(Changes::STATE)) {
             return;
         }
-        let record = self.projector.record(&change.source, &change.child);
-        let record = record.unwrap();
+        let record = self.projector.record_at(change.child).unwrap();
         self.transcript
             .line(&format!("   => {} {}", record.child_id, standing(&record)));
     }
