@@ -48,6 +48,8 @@ pub struct ExternalConfig {
     #[schemars(with = "String")]
     pub scan_interval: Duration,
     /// How often processor and memory use are sampled, for 256 processes at a time; `0ms` for never.
+    ///
+    /// A process that does nothing is sampled ever more seldom, down to every twelfth time.
     #[serde(with = "headcount_adapter_kit::duration")]
     #[schemars(with = "String")]
     pub sample_interval: Duration,

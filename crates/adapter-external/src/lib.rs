@@ -8,14 +8,15 @@
 mod adapter;
 mod config;
 mod enrich;
+mod facts;
 mod process;
 mod readopt;
 mod redact;
 mod report;
+mod sampling;
 mod scan;
 mod source;
 mod translate;
-mod usage;
 
 use headcount_contract::{
     AdapterRegistration, Capabilities, Capability, SequenceScope, SourceRole,

@@ -1,12 +1,13 @@
 //! How the adapter itself is doing, in one sentence.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use headcount_adapter_kit::{Fanout, HealthCell};
 use headcount_contract::{HealthStatus, Signal};
 
-use crate::process::{self, AdoptError};
+use crate::process::{self, AdoptError, NoHandle};
 use crate::scan::{Found, FoundBy};
 use crate::translate::Key;
 
@@ -21,6 +22,9 @@ pub(crate) struct Report {
     refusals: u64,
     /// What keeps PID files from being used now.
     trouble: Vec<String>,
+    /// Those whose end is not waited for, for want of descriptors.
+    without_descriptor: BTreeSet<Key>,
+    poll_interval: Duration,
     /// What does not work of what the host knows beyond presence.
     conditions: BTreeMap<(Key, &'static str), String>,
 }
@@ -53,6 +57,8 @@ impl Report {
             refused: VecDeque::new(),
             refusals: 0,
             trouble: Vec::new(),
+            without_descriptor: BTreeSet::new(),
+            poll_interval: Duration::ZERO,
             conditions: BTreeMap::new(),
         }
     }
@@ -66,8 +72,16 @@ impl Report {
         self.health.count(what, 1);
     }
 
-    pub(crate) fn limit(&self, limitation: &str) {
-        self.health.limit(limitation);
+    /// The end of an adopted process will not be noticed at once.
+    pub(crate) fn looked_at(&mut self, key: Key, why: NoHandle, poll_interval: Duration) {
+        match why {
+            NoHandle::NotHere => self.health.limit("this system gives no handle to wait on for processes: they are looked at now and then, and how they end may stay unknown"),
+            NoHandle::NoDescriptors => {
+                self.health.count("without_descriptor", 1);
+                self.without_descriptor.insert(key);
+                self.poll_interval = poll_interval;
+            }
+        }
     }
 
     /// A process that the host named was not adopted.
@@ -117,6 +131,7 @@ impl Report {
 
     /// A child that has ended has no conditions.
     pub(crate) fn forget(&mut self, key: Key) {
+        self.without_descriptor.remove(&key);
         let gone: Vec<_> = self
             .conditions
             .range((key, "")..(key + 1, ""))
@@ -136,6 +151,17 @@ impl Report {
         fanout.publish(Signal::Health(self.health.get()));
     }
 
+    fn want_of_descriptors(&self) -> Option<String> {
+        let count = self.without_descriptor.len();
+        let limit = process::descriptor_limit()?;
+        (count > 0).then(|| {
+            format!(
+                "{count} processes are looked at every {} ms instead of waited for, and how they end may stay unknown: the limit of {limit} open files is nearly reached (raise `ulimit -n`)",
+                self.poll_interval.as_millis()
+            )
+        })
+    }
+
     /// Says how things stand with this many processes alive.
     pub(crate) fn publish(&mut self, living: usize) {
         let mut sentences = Vec::new();
@@ -153,6 +179,7 @@ impl Report {
                 told.join("; ")
             ));
         }
+        sentences.extend(self.want_of_descriptors());
         sentences.extend(self.trouble.iter().take(TOLD).cloned());
         sentences.extend(self.conditions.values().take(TOLD).cloned());
         let message = sentences.join("; ");

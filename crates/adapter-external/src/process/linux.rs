@@ -7,86 +7,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::param::{clock_ticks_per_second, page_size};
 use tokio::io::unix::AsyncFd;
 
 use super::pidfd::{self, Progress};
 use super::procfs::{self, Stat};
-use super::{AdoptError, Candidate, ExitStatus, Finding, Look, ProcessIdentity};
+use super::{Candidate, ExitStatus, Finding, Look, NoHandle, ProcessIdentity, Used};
 
-pub(crate) use super::pidfd::tells_exit_status;
+pub(crate) use super::hold::take;
+pub(crate) use super::pidfd::{descriptor_limit, tells_exit_status};
 pub(crate) use super::procfs::{boot_id, children, pid_in_own_namespace};
 
 /// A process that is held: its number cannot pass to another unnoticed.
 #[derive(Debug, Clone)]
 pub(crate) struct Watch {
-    identity: ProcessIdentity,
-    /// None where handles are not to be had; then the process is looked at now and then.
-    handle: Option<Arc<AsyncFd<OwnedFd>>>,
-    poll_interval: Duration,
+    pub(super) identity: ProcessIdentity,
+    /// Without one the process is looked at now and then.
+    pub(super) handle: Result<Arc<AsyncFd<OwnedFd>>, NoHandle>,
+    pub(super) poll_interval: Duration,
 }
 
-/// Looks at a process and holds it.
-pub(crate) fn take(
-    pid: u32,
-    poll_interval: Duration,
-) -> Result<(Watch, ProcessIdentity), AdoptError> {
-    let handle = match pidfd::open(pid) {
-        Ok(handle) => Some(handle),
-        Err(Errno::SRCH) => return Err(AdoptError::NoSuchProcess),
-        // A kernel or a sandbox without handles, or no descriptors left.
-        Err(Errno::NOSYS | Errno::PERM | Errno::MFILE | Errno::NFILE) => None,
-        Err(error) => {
-            return Err(match procfs::process_of_thread(pid) {
-                Some(of) if of != pid => AdoptError::Thread { of },
-                _ => AdoptError::Unreadable(error.to_string()),
-            });
-        }
-    };
-    let stat = match Stat::read(pid) {
-        Ok(stat) => Some(stat),
-        // Where `/proc` hides the processes of others, the handle still tells that it lives.
-        Err(error) if is_absent(&error) => None,
-        Err(error) => return Err(AdoptError::Unreadable(error.to_string())),
-    };
-    if stat.is_none() && handle.is_none() {
-        return Err(AdoptError::NoSuchProcess);
-    }
-    if let Some(stat) = &stat {
-        refuse(pid, stat)?;
-    }
-    let identity = identity(pid, stat.as_ref(), handle.as_ref());
-    // What was read of `/proc` is of the process that the handle holds only if that one lives:
-    // until then nobody else can have its number.
-    match handle.as_ref().map(pidfd::progress) {
-        Some(Ok(Progress::Zombie | Progress::Collected)) => return Err(AdoptError::EndedMeanwhile),
-        Some(Err(error)) => return Err(AdoptError::Unreadable(error.to_string())),
-        Some(Ok(Progress::Lives)) | None => {}
-    }
-    let handle = handle.and_then(pidfd::register);
-    let watch = Watch {
-        identity: identity.clone(),
-        handle: handle.map(Arc::new),
-        poll_interval,
-    };
-    Ok((watch, identity))
-}
-
-fn refuse(pid: u32, stat: &Stat) -> Result<(), AdoptError> {
-    if stat.is_kernel_thread() {
-        return Err(AdoptError::KernelThread(stat.comm.clone()));
-    }
-    if stat.is_zombie() {
-        return Err(AdoptError::Ended(
-            procfs::zombie_status(pid, stat).map(ExitStatus::from_wait_status),
-        ));
-    }
-    match procfs::process_of_thread(pid) {
-        Some(of) if of != pid => Err(AdoptError::Thread { of }),
-        _ => Ok(()),
-    }
-}
-
-fn identity(pid: u32, stat: Option<&Stat>, handle: Option<&OwnedFd>) -> ProcessIdentity {
+/// What is known of the process that was found under this number.
+pub(super) fn identity(pid: u32, stat: Option<&Stat>, handle: Option<&OwnedFd>) -> ProcessIdentity {
     ProcessIdentity {
         pid,
         start_ticks: stat.map(|stat| stat.start_ticks),
@@ -124,18 +66,18 @@ pub(crate) fn look(pid: u32) -> Look {
 }
 
 impl Watch {
-    /// Whether its end is noticed at once, without looking again and again.
-    pub(crate) fn is_prompt(&self) -> bool {
-        self.handle.is_some()
+    /// Why its end is not noticed at once; none if it is.
+    pub(crate) fn no_handle(&self) -> Option<NoHandle> {
+        self.handle.as_ref().err().copied()
     }
 
     /// Whether the process lives now; none if that cannot be told.
     pub(crate) fn lives(&self) -> Option<bool> {
         match &self.handle {
-            Some(handle) => pidfd::progress(handle.get_ref())
+            Ok(handle) => pidfd::progress(handle.get_ref())
                 .ok()
                 .map(|p| p == Progress::Lives),
-            None => match self.find() {
+            Err(_) => match self.find() {
                 Seen::Lives => Some(true),
                 Seen::Ended(_) => Some(false),
                 Seen::Hidden => None,
@@ -145,7 +87,7 @@ impl Watch {
 
     /// Completes when the process has ended.
     pub(crate) async fn end(&self) -> Finding {
-        let Some(handle) = &self.handle else {
+        let Ok(handle) = &self.handle else {
             return self.end_by_looking().await;
         };
         // Readiness may be a leftover of an earlier look: only the handle itself decides.
@@ -160,7 +102,7 @@ impl Watch {
 
     /// Completes when a zombie has been collected by its parent. Only after [`Finding::Zombie`].
     pub(crate) async fn collected(&self) -> Finding {
-        if let Some(handle) = &self.handle {
+        if let Ok(handle) = &self.handle {
             while pidfd::progress(handle.get_ref()) != Ok(Progress::Collected) {
                 match handle.readable().await {
                     Ok(mut ready) => ready.clear_ready(),
@@ -175,8 +117,8 @@ impl Watch {
     /// How it ended, as far as that is known now; none while it lives or if that cannot be told.
     pub(crate) fn how(&self) -> Option<Finding> {
         match &self.handle {
-            Some(handle) => (self.lives() == Some(false)).then(|| self.how_it_ended(handle)),
-            None => match self.find() {
+            Ok(handle) => (self.lives() == Some(false)).then(|| self.how_it_ended(handle)),
+            Err(_) => match self.find() {
                 // Without a handle nothing more will be learnt of a zombie.
                 Seen::Ended(Finding::Zombie) => Some(Finding::Gone),
                 Seen::Ended(finding) => Some(finding),
@@ -249,7 +191,7 @@ enum Seen {
 }
 
 /// `ESRCH` comes from a process that ended while its file was open.
-fn is_absent(error: &io::Error) -> bool {
+pub(super) fn is_absent(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
         || error.raw_os_error() == Some(Errno::SRCH.raw_os_error())
 }
@@ -272,6 +214,22 @@ pub(crate) fn candidates() -> Vec<Candidate> {
             })
         })
         .collect()
+}
+
+/// What these processes have used, each for itself. One file is read for each, which is a quarter of
+/// what reading them through sysinfo costs.
+pub(crate) fn used(pids: &[u32]) -> Vec<(u32, Used)> {
+    let tick = Duration::from_secs(1) / u32::try_from(clock_ticks_per_second()).unwrap_or(100);
+    let page = u64::try_from(page_size()).unwrap_or(4096);
+    let read = pids.iter().filter_map(|&pid| {
+        let stat = Stat::read(pid).ok()?;
+        let used = Used {
+            cpu: tick.saturating_mul(u32::try_from(stat.cpu_ticks).unwrap_or(u32::MAX)),
+            memory_bytes: stat.resident_pages.saturating_mul(page),
+        };
+        Some((pid, used))
+    });
+    read.collect()
 }
 
 /// Whether the process descends from this one, as far as the chain of parents shows.

@@ -2,6 +2,8 @@
 
 mod end;
 #[cfg(target_os = "linux")]
+mod hold;
+#[cfg(target_os = "linux")]
 #[path = "linux.rs"]
 mod os;
 #[cfg(not(target_os = "linux"))]
@@ -15,14 +17,15 @@ mod portable;
 mod procfs;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use headcount_contract::{ChildId, Details};
 use serde_json::{Value, json};
 
 pub use self::end::ExitStatus;
 pub(crate) use self::os::{
-    Watch, candidates, children, is_own_descendant, limitations, pid_in_own_namespace, take,
-    tells_exit_status,
+    Watch, candidates, children, descriptor_limit, is_own_descendant, limitations,
+    pid_in_own_namespace, take, tells_exit_status, used,
 };
 
 /// Which process, beyond its number: a number is given out again.
@@ -190,6 +193,24 @@ pub(crate) enum Finding {
     Zombie,
     /// How will never be known.
     Gone,
+}
+
+/// Why a process is looked at now and then, instead of waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoHandle {
+    /// The system has none.
+    NotHere,
+    /// They are file descriptors, and the rest of the host needs those that are left.
+    NoDescriptors,
+}
+
+/// What a process has used, read once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Used {
+    /// Processor time since it started.
+    pub(crate) cpu: Duration,
+    /// Resident memory.
+    pub(crate) memory_bytes: u64,
 }
 
 /// A process that a matcher may fit.

@@ -1,8 +1,9 @@
-#![allow(unsafe_code)] // The PIDFD_GET_INFO ioctl has no safe wrapper, and waiting for a handle promises to keep it.
+#![allow(unsafe_code)]
+// PIDFD_GET_INFO has no safe wrapper, that of getpgid forbids 0, and waiting for a handle promises to keep it.
 
 //! Handles of processes: opening one, asking whether it ended, and reading how.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{fstat, fstatfs};
 use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -30,6 +31,37 @@ pub(crate) fn open(pid: u32) -> Result<OwnedFd, Errno> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     // Descriptors of this kind are always closed on exec.
     pidfd_open(pid.ok_or(Errno::SRCH)?, PidfdFlags::NONBLOCK)
+}
+
+/// The process's group, which everybody may ask for; none for threads of the kernel and for those
+/// whose group is of a namespace that we do not see.
+pub(crate) fn process_group(pid: u32) -> Result<Option<Pid>, Errno> {
+    let pid = i32::try_from(pid).map_err(|_| Errno::SRCH)?;
+    // SAFETY: takes and gives numbers only. The safe wrapper takes it that a group is never 0.
+    let group = unsafe { libc::getpgid(pid) };
+    match group {
+        ..0 => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)),
+        group => Ok(Pid::from_raw(group)),
+    }
+}
+
+/// Whether so few descriptors are left that the rest of the host needs them more.
+///
+/// The lowest free number is given out, so a high one tells how many are open. A host without
+/// descriptors could neither write its journal nor look into `/proc`.
+pub(crate) fn is_among_the_last(fd: impl AsFd) -> bool {
+    /// At most so many are left to others, and at least a quarter.
+    const LEFT_TO_OTHERS: u64 = 1024;
+    let Some(limit) = descriptor_limit() else {
+        return false;
+    };
+    let kept = LEFT_TO_OTHERS.min(limit / 4);
+    u64::from(fd.as_fd().as_raw_fd().unsigned_abs()) >= limit - kept
+}
+
+/// How many descriptors this process may have open; none without a limit.
+pub(crate) fn descriptor_limit() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
 }
 
 /// Lets the runtime tell of the handle's readiness; none if the system has no room for more.

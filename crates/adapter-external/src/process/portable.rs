@@ -2,14 +2,14 @@
 //! the processes that are asked for. How a process ended is never known here.
 
 // The other system's watch has handles to look at and to wait for.
-#![allow(clippy::unused_self, clippy::unused_async)]
+#![allow(clippy::unused_self, clippy::unused_async, clippy::unnecessary_wraps)]
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use sysinfo::{Pid, ProcessRefreshKind, ProcessStatus, ProcessesToUpdate, System};
 
-use super::{AdoptError, Candidate, Finding, Look, ProcessIdentity};
+use super::{AdoptError, Candidate, Finding, Look, NoHandle, ProcessIdentity, Used};
 
 /// A process that is looked at now and then.
 #[derive(Debug, Clone)]
@@ -58,8 +58,8 @@ pub(crate) fn look(pid: u32) -> Look {
 }
 
 impl Watch {
-    pub(crate) fn is_prompt(&self) -> bool {
-        false
+    pub(crate) fn no_handle(&self) -> Option<NoHandle> {
+        Some(NoHandle::NotHere)
     }
 
     pub(crate) fn lives(&self) -> Option<bool> {
@@ -86,6 +86,10 @@ impl Watch {
     }
 }
 
+pub(crate) fn descriptor_limit() -> Option<u64> {
+    None
+}
+
 pub(crate) fn tells_exit_status() -> bool {
     false
 }
@@ -101,6 +105,28 @@ pub(crate) fn children(_: u32) -> Option<u32> {
 
 pub(crate) fn pid_in_own_namespace(_: u32) -> Option<u32> {
     None
+}
+
+/// What these processes have used, each for itself.
+pub(crate) fn used(pids: &[u32]) -> Vec<(u32, Used)> {
+    let Ok(mut system) = System::new() else {
+        return Vec::new();
+    };
+    let pids: Vec<_> = pids.iter().copied().map(Pid::from_u32).collect();
+    let what = ProcessRefreshKind::nothing()
+        .with_cpu()
+        .with_memory()
+        .without_tasks();
+    system.refresh_processes_specifics(ProcessesToUpdate::Some(&pids), true, what);
+    let read = pids.iter().filter_map(|&pid| {
+        let process = system.process(pid)?;
+        let used = Used {
+            cpu: Duration::from_millis(process.accumulated_cpu_time()),
+            memory_bytes: process.memory(),
+        };
+        Some((pid.as_u32(), used))
+    });
+    read.collect()
 }
 
 /// All processes but ourselves, for the matchers.
@@ -161,7 +187,15 @@ mod tests {
                 .iter()
                 .any(|candidate| candidate.pid == child.id())
         );
-        assert!(is_own_descendant(child.id()) && !watch.is_prompt());
+        assert!(
+            is_own_descendant(child.id())
+                && watch.no_handle().is_some()
+                && descriptor_limit().is_none()
+        );
+        let [(pid, used)] = super::used(&[child.id()])[..] else {
+            panic!("not read")
+        };
+        assert!(pid == child.id() && used.memory_bytes > 0);
         child.kill().unwrap();
         assert_eq!(watch.end().await, Finding::Gone);
         assert_eq!(watch.how(), Some(Finding::Gone));

@@ -13,6 +13,9 @@ pub(crate) struct Stat {
     pub(crate) parent: u32,
     pub(crate) flags: u64,
     pub(crate) threads: u64,
+    /// Processor time, its own and the system's for it, in clock ticks.
+    pub(crate) cpu_ticks: u64,
+    pub(crate) resident_pages: u64,
     /// Clock ticks since the machine started.
     pub(crate) start_ticks: u64,
     /// The wait status, in the zombie of a process that we may inspect; else 0.
@@ -67,6 +70,11 @@ fn parse(text: &[u8]) -> Option<Stat> {
         parent: field(4)?.parse().ok()?,
         flags: field(9)?.parse().ok()?,
         threads: field(20)?.parse().ok()?,
+        cpu_ticks: field(14)?
+            .parse::<u64>()
+            .ok()?
+            .checked_add(field(15)?.parse().ok()?)?,
+        resident_pages: field(24)?.parse().ok()?,
         start_ticks: field(22)?.parse().ok()?,
         wait_status: field(52).and_then(|text| text.parse().ok()).unwrap_or(0),
     })
@@ -134,7 +142,7 @@ mod tests {
     use super::*;
 
     fn line(comm: &str) -> Vec<u8> {
-        format!("77 ({comm}) Z 5 77 77 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 9001 0 0 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 768\n").into_bytes()
+        format!("77 ({comm}) Z 5 77 77 0 -1 4194560 0 0 0 0 7 5 0 0 20 0 1 0 9001 0 3 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 768\n").into_bytes()
     }
 
     #[test]
@@ -143,6 +151,7 @@ mod tests {
             let stat = parse(&line(comm)).unwrap();
             assert_eq!((&*stat.comm, stat.parent), (comm, 5));
             assert_eq!((stat.start_ticks, stat.wait_status), (9001, 768));
+            assert_eq!((stat.cpu_ticks, stat.resident_pages), (12, 3));
             assert!(stat.is_zombie() && !stat.is_kernel_thread());
         }
     }

@@ -10,7 +10,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use headcount_adapter_external::{ExternalAdapter, ExternalConfig};
 use headcount_contract::{
-    ChildId, ChildLifecycleAdapter, EventKind, LifecycleEvent, Signal, SignalStream,
+    AuthoritativeSnapshot, ChildId, ChildLifecycleAdapter, EventKind, LifecycleEvent, Signal,
+    SignalStream, Snapshot, SnapshotReason,
 };
 use serde_json::Value;
 
@@ -158,6 +159,16 @@ fn parent_of(pid: u32) -> Option<u32> {
     stat(pid)?[1].parse().ok()
 }
 
+/// A child of this very process.
+pub(crate) struct KillOnDrop(pub(crate) Child);
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Waits until a condition holds.
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let waiting = async {
@@ -189,6 +200,20 @@ impl Observed {
             adapter: Arc::new(adapter),
             signals,
         }
+    }
+
+    /// What is said of all of them now. Fails if that is partial.
+    pub(crate) async fn snapshot(&self) -> AuthoritativeSnapshot {
+        let asked = self.adapter.snapshot(SnapshotReason::Periodic).await;
+        let Ok([Snapshot::Complete(snapshot)]) = asked.as_deref() else {
+            panic!("not one complete snapshot: {asked:?}")
+        };
+        snapshot.clone()
+    }
+
+    /// Whether the kernel tells how others' children end.
+    pub(crate) fn tells_exit_status(&self) -> bool {
+        self.adapter.capabilities().terminal_cause.is_known()
     }
 
     /// The next event of which this holds. Fails if there is none in time.
@@ -257,13 +282,4 @@ pub(crate) fn transcript(event: &LifecycleEvent) -> String {
         event.kind().as_str(),
         serde_json::to_string(&facts).unwrap()
     )
-}
-
-/// Says why a test was skipped, where people see it.
-#[macro_export]
-macro_rules! skip {
-    ($($why:tt)*) => {{
-        eprintln!("SKIPPED: {}", format_args!($($why)*));
-        return;
-    }};
 }

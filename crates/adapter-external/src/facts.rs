@@ -1,9 +1,9 @@
-//! What is shown of a process: its command, its user, what it uses. Only adopted processes are
-//! read.
+//! What is shown of a process from its adoption on: its command, its user, its parent. Only adopted
+//! processes are read.
 
 use std::time::SystemTime;
 
-use headcount_contract::{Timestamp, Usage};
+use headcount_contract::Timestamp;
 use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System, UpdateKind, Users};
 
 use crate::process;
@@ -13,17 +13,18 @@ use crate::translate::Facts;
 
 /// Reads what is shown of processes.
 #[derive(Debug)]
-pub(crate) struct Gauge {
+pub(crate) struct FactReader {
     /// None where the system cannot be read; then nothing is shown.
     system: Option<System>,
     users: Option<Users>,
     read: usize,
 }
 
-/// How many processes are read before those that have ended are forgotten.
-const FORGET_AFTER: usize = 16_384;
+/// How many processes are read before all are forgotten: each reading goes through all that are
+/// known.
+const FORGET_AFTER: usize = 64;
 
-impl Gauge {
+impl FactReader {
     pub(crate) fn new() -> Self {
         Self {
             system: System::new().ok(),
@@ -39,7 +40,8 @@ impl Gauge {
             found_by: found_by.to_string(),
             ..Facts::default()
         };
-        let what = kind()
+        let what = ProcessRefreshKind::nothing()
+            .without_tasks()
             .with_cmd(UpdateKind::Always)
             .with_user(UpdateKind::Always);
         let pid = Pid::from_u32(pid);
@@ -78,32 +80,13 @@ impl Gauge {
         facts
     }
 
-    /// What these processes use now, each for itself.
-    pub(crate) fn sample(&mut self, pids: &[u32]) -> Vec<(u32, Usage)> {
-        let wanted: Vec<_> = pids.iter().copied().map(Pid::from_u32).collect();
-        let Some(system) = self.refresh(&wanted, kind()) else {
-            return Vec::new();
-        };
-        let used = wanted.iter().filter_map(|&pid| {
-            let process = system.process(pid)?;
-            let processes = process::children(pid.as_u32())
-                .unwrap_or(0)
-                .saturating_add(1);
-            Some((
-                pid.as_u32(),
-                Usage::new(process.cpu_usage(), process.memory(), processes),
-            ))
-        });
-        used.collect()
-    }
-
     fn refresh(&mut self, pids: &[Pid], what: ProcessRefreshKind) -> Option<&System> {
         let system = self.system.as_mut()?;
         system.refresh_processes_specifics(ProcessesToUpdate::Some(pids), true, what);
         Some(system)
     }
 
-    /// A process that ended while nobody sampled it is never asked for again, and would be kept.
+    /// What was read is never asked for again, and would be kept.
     fn forget_some(&mut self) {
         self.read += 1;
         if self.read > FORGET_AFTER {
@@ -111,13 +94,6 @@ impl Gauge {
             self.system = System::new().ok();
         }
     }
-}
-
-fn kind() -> ProcessRefreshKind {
-    ProcessRefreshKind::nothing()
-        .with_cpu()
-        .with_memory()
-        .without_tasks()
 }
 
 /// Later by more than what clocks and file systems round.
