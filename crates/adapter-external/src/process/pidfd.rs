@@ -45,6 +45,24 @@ pub(crate) fn process_group(pid: u32) -> Result<Option<Pid>, Errno> {
     }
 }
 
+/// Whether the kernel lets us inspect the process, zombie or not.
+///
+/// Files of `/proc` do not tell: those of a zombie belong to root, whoever ran it. Asking for the
+/// list of locks that a process left behind is allowed to the same people as its exit status.
+pub(crate) fn may_inspect(pid: u32) -> bool {
+    let (mut head, mut length) = (std::ptr::null_mut::<libc::c_void>(), 0_usize);
+    // SAFETY: the kernel writes one pointer and one length into these two; neither is used.
+    let asked = unsafe {
+        libc::syscall(
+            libc::SYS_get_robust_list,
+            pid,
+            &raw mut head,
+            &raw mut length,
+        )
+    };
+    asked == 0
+}
+
 /// Whether so few descriptors are left that the rest of the host needs them more.
 ///
 /// The lowest free number is given out, so a high one tells how many are open. A host without

@@ -4,6 +4,8 @@ use std::fs;
 use std::io::{self, Read};
 use std::sync::{Arc, OnceLock};
 
+use super::pidfd;
+
 /// The members of `/proc/PID/stat` that are used here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stat {
@@ -46,12 +48,8 @@ pub(crate) fn zombie_status(pid: u32, stat: &Stat) -> Option<i32> {
     if !stat.is_zombie() {
         return None;
     }
-    // To those who may not inspect the process, the kernel shows 0. `io` is shown to the same
-    // people, so its being readable makes a 0 true.
-    let trusted = stat.wait_status != 0
-        || fs::File::open(format!("/proc/{pid}/io"))
-            .and_then(|mut f| f.read(&mut [0]))
-            .is_ok();
+    // To those who may not inspect the process, the kernel shows 0.
+    let trusted = stat.wait_status != 0 || pidfd::may_inspect(pid);
     trusted.then_some(stat.wait_status)
 }
 

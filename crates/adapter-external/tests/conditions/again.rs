@@ -16,6 +16,8 @@ pub(crate) fn play(role: &str) {
     let pid = std::env::var("HEADCOUNT_PID").unwrap().parse().unwrap();
     match role {
         "other_user" => block_on(other_user(pid)),
+        "own_zombies" => block_on(own_zombies()),
+        "anothers_zombie" => block_on(anothers_zombie(pid)),
         "namespace" => block_on(namespace(pid)),
         "hidden" => block_on(hidden(pid)),
         "hidden_kernel_thread" => block_on(hidden_kernel_thread()),
@@ -39,6 +41,38 @@ async fn other_user(pid: u32) {
     assert!(created.details().get("startTicks").is_some());
     assert_eq!(created.details().get("user"), Some(json!("root")));
     lives_then_is_killed(&mut observed, &created).await;
+}
+
+/// Nobody but the kernel could tell their status otherwise: they are never collected.
+async fn own_zombies() {
+    for code in [0, 3] {
+        let mut process = Foster::run_uncollected(&format!("read x <&3; exit {code}"));
+        let mut observed = open(process.pid);
+        let created = observed.created(process.pid).await;
+        process.tell("go");
+        until("it is a zombie", || !process.lives()).await;
+        let ended = |event: &LifecycleEvent| event.kind() != EventKind::Heartbeat;
+        let end = observed.event("its end", ended).await;
+        assert_eq!(end.child_id(), created.child_id());
+        assert_eq!(end.details().get("exitCode"), Some(json!(code)), "{end:?}");
+        assert_eq!(end.details().get("readFrom"), Some(json!("proc_stat")));
+    }
+}
+
+/// A status of 0 is shown to those who may not know it.
+async fn anothers_zombie(pid: u32) {
+    let mut observed = open(pid);
+    let created = observed.created(pid).await;
+    tell("adopted");
+    let end = observed.end(created.child_id()).await;
+    assert_eq!(end.kind(), EventKind::Diagnostic(None), "{end:?}");
+    let told = end.details().get("observation");
+    let expected = if observed.tells_exit_status() {
+        "zombie"
+    } else {
+        "vanished"
+    };
+    assert_eq!(told, Some(json!(expected)), "{end:?}");
 }
 
 /// The process is outside of this namespace.

@@ -44,8 +44,18 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial(
             "a_process_that_may_not_be_signalled_is_alive",
-            as_nobody,
+            as_nobody.clone(),
             || async { again("other_user", &NOBODY, &Outside::Sleeper) },
+        ),
+        trial(
+            "without_root_a_zombie_tells_its_exact_status_too",
+            as_nobody.clone(),
+            || async { again("own_zombies", &NOBODY, &Outside::Nobody) },
+        ),
+        trial(
+            "the_status_of_anothers_zombie_is_unknown_until_it_is_collected",
+            as_nobody,
+            || async { again("anothers_zombie", &NOBODY, &Outside::Zombie) },
         ),
         trial(
             "another_pid_namespace_shows_its_own_processes_only_and_says_so",
@@ -72,6 +82,8 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 enum Outside {
     Sleeper,
+    /// A sleeper that will not be collected.
+    Zombie,
     Nobody,
 }
 
@@ -79,6 +91,7 @@ enum Outside {
 fn again(role: &str, under: &[&str], outside: &Outside) {
     let sleeper = match outside {
         Outside::Sleeper => Some(Foster::sleeping()),
+        Outside::Zombie => Some(Foster::run_uncollected("exec sleep 1000")),
         Outside::Nobody => None,
     };
     let mut run = Again::start(
