@@ -3,6 +3,8 @@
 //! The rows of the contract's "External Adoption Limits" are held here: each piece of evidence
 //! says exactly what its row allows, and nothing more.
 
+mod facts;
+mod id;
 mod runtime;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -11,34 +13,23 @@ use headcount_adapter_kit::EventMint;
 use headcount_contract::{
     AuthoritativeSnapshot, Capabilities, Capability, ChildId, ChildIdentity, ChildState, Coverage,
     Details, EventKind, LifecycleEvent, Lineage, LiveState, Sequence, SequenceScope, SnapshotChild,
-    SnapshotId, SourceIdentity, Timestamp,
+    SourceIdentity, Timestamp,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
+use self::facts::{exit_facts, facts_of, gone};
+use self::id::{id_of, snapshot_id};
 use self::runtime::Followed;
-use crate::process::{ExitStatus, Finding, ProcessIdentity};
+use crate::process::{Finding, ProcessIdentity};
+
+pub(crate) use self::facts::Facts;
+pub use self::id::child_id;
 
 /// A child within this adapter, cheaper than its id.
 pub(crate) type Key = u64;
 
 /// How many children that have ended are still answered for in snapshots.
 const ENDED_KEPT: usize = 4096;
-
-/// What is known of a process when it is adopted, beyond which one it is. For people only.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Facts {
-    pub(crate) name: Option<String>,
-    /// Without secrets.
-    pub(crate) command: Vec<String>,
-    pub(crate) user: Option<String>,
-    pub(crate) parent: Option<u32>,
-    pub(crate) children: Option<u32>,
-    pub(crate) started_at: Option<Timestamp>,
-    /// Its number in its own namespace.
-    pub(crate) container_pid: Option<u32>,
-    /// What led to it: a number, a file, a matcher.
-    pub(crate) found_by: String,
-}
 
 /// What was verified of one child, beyond that it can be seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -388,106 +379,6 @@ impl Translator {
             self.ids.remove(child.identity.id());
             self.mint.forget(child.identity.id());
         }
-    }
-}
-
-/// The id of an adopted process: the same in every session of one boot of the machine.
-///
-/// Where a number was given out again within one tick, the later process of a session has an id
-/// with more in it.
-///
-/// ```
-/// use headcount_adapter_external::{ProcessIdentity, child_id};
-/// let process = ProcessIdentity::new(4242).started_at_tick(9001).in_boot("3f9a01bc-7d52");
-/// assert_eq!(child_id(&process).as_str(), "pid-4242-9001-3f9a01bc");
-/// ```
-pub fn child_id(process: &ProcessIdentity) -> ChildId {
-    id_of(process, None)
-}
-
-/// `pid-<pid>-<start ticks>-<the boot's first eight digits>`: ticks count from the machine's start,
-/// so after a restart the same number can start at the same tick.
-fn id_of(process: &ProcessIdentity, apart: Option<u64>) -> ChildId {
-    use std::fmt::Write as _;
-    let mut text = format!("pid-{}", process.pid);
-    // Writing to a string cannot fail.
-    if let Some(ticks) = process.start_ticks {
-        let _ = write!(text, "-{ticks}");
-    }
-    if let Some(boot) = &process.boot_id {
-        let short: String = boot
-            .chars()
-            .filter(char::is_ascii_alphanumeric)
-            .take(8)
-            .collect();
-        let _ = write!(text, "-{short}");
-    }
-    if let Some(apart) = apart.or(process
-        .pidfd_inode
-        .filter(|_| process.start_ticks.is_none()))
-    {
-        let _ = write!(text, "-i{apart}");
-    }
-    #[allow(clippy::expect_used)] // letters, digits and dashes, well below the longest
-    ChildId::new(text).expect("a legal identifier")
-}
-
-fn snapshot_id(source: &SourceIdentity, number: u64) -> SnapshotId {
-    let long = format!("{}-snapshot-{number}", source.epoch);
-    let short = || SnapshotId::new(format!("snapshot-{number}"));
-    #[allow(clippy::expect_used)] // letters, digits and dashes
-    SnapshotId::new(long)
-        .or_else(|_| short())
-        .expect("a legal identifier")
-}
-
-fn facts_of(facts: impl IntoIterator<Item = (&'static str, Value)>) -> Details {
-    facts.into_iter().collect()
-}
-
-/// A fact about the process; what its task came to, nobody has said (rule C2).
-fn exit_facts(
-    status: ExitStatus,
-    read_from: &'static str,
-) -> impl Iterator<Item = (&'static str, Value)> {
-    let about = [
-        ("basis", json!("process_exit")),
-        ("readFrom", json!(read_from)),
-        ("taskSuccess", json!("unknown")),
-    ];
-    status.to_details().into_iter().chain(about)
-}
-
-fn gone(
-    process: impl Iterator<Item = (&'static str, Value)>,
-    observation: &str,
-    message: &str,
-) -> Details {
-    let about = [
-        ("observation", json!(observation)),
-        ("message", json!(message)),
-        ("basis", json!("process_gone")),
-        ("terminalCause", json!("unknown")),
-    ];
-    facts_of(process.chain(about))
-}
-
-impl Facts {
-    fn to_details(&self) -> impl Iterator<Item = (&'static str, Value)> + use<> {
-        let command = (!self.command.is_empty()).then(|| json!(self.command));
-        let known = [
-            ("name", self.name.as_deref().map(Value::from)),
-            ("command", command),
-            ("user", self.user.as_deref().map(Value::from)),
-            ("parentPid", self.parent.map(Value::from)),
-            ("children", self.children.map(Value::from)),
-            ("startedAt", self.started_at.map(|at| json!(at.to_string()))),
-            ("containerPid", self.container_pid.map(Value::from)),
-            ("foundBy", Some(json!(self.found_by))),
-        ];
-        known
-            .into_iter()
-            .filter_map(|(key, value)| Some((key, value?)))
     }
 }
 

@@ -1,19 +1,22 @@
 //! A runtime's event stream with its complete snapshot: visibility begins at the adoption.
 
-use std::io::{Read, Seek, SeekFrom};
+mod input;
+mod snapshot;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use headcount_contract::{
-    AdapterError, ChildId, ChildState, DiscontinuityCause, LifecycleEvent, Sequence, Snapshot,
-    SourceIdentity, Timestamp, WireLimits, parse_event, parse_snapshot,
+    AdapterError, ChildId, DiscontinuityCause, LifecycleEvent, WireLimits, parse_event,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use super::http::{check_url, get};
+use self::input::Input;
+pub(crate) use self::snapshot::StreamSnapshot;
+use super::http::check_url;
 use super::lines::Lines;
 use super::{Evidence, Fits, PID, Tell, pause_after, place_of};
 use crate::config::invalid;
@@ -78,25 +81,6 @@ impl EventStream {
         Ok(())
     }
 }
-
-/// What a runtime's complete snapshot says of the adopted process.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct StreamSnapshot {
-    pub(crate) source: SourceIdentity,
-    pub(crate) observed_at: Timestamp,
-    /// None if it covers the child and does not list it.
-    pub(crate) state: Option<ChildState>,
-    pub(crate) sequence: Option<Sequence>,
-}
-
-/// The most bytes of a snapshot that are read.
-const MAX_SNAPSHOT: u64 = 1 << 20;
-
-/// Bytes that are read at once.
-const CHUNK: usize = 64 << 10;
-
-/// How long an answer with a snapshot may take.
-const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reads until nobody listens, or until the process has ended and all that it wrote was read.
 pub(crate) async fn follow(stream: EventStream, tell: Tell, cues: Arc<Cues>) {
@@ -298,30 +282,10 @@ impl Reader {
 
     /// Returns whether anybody still listens.
     async fn tell_snapshot(&self) -> Result<bool, String> {
-        let snapshot = self.snapshot().await?;
+        let of = &self.stream.snapshot;
+        let snapshot = StreamSnapshot::ask(of, &self.child, &self.tell).await?;
         Ok(self.tell.say(Evidence::Snapshot(snapshot)).await)
     }
-
-    async fn snapshot(&self) -> Result<StreamSnapshot, String> {
-        let bytes = match &self.stream.snapshot {
-            SnapshotSource::Url(url) => get(url, self.tell.pid, None, SNAPSHOT_TIMEOUT)
-                .await
-                .map_err(|why| format!("its snapshot: {why}"))?,
-            SnapshotSource::Path(path) => {
-                let path = place_of(path, self.tell.pid);
-                read_file(&path).map_err(|error| format!("its snapshot, {path}: {error}"))?
-            }
-        };
-        judge(&bytes, &self.child, self.tell.adopted_at)
-    }
-}
-
-fn read_file(path: &str) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)?
-        .take(MAX_SNAPSHOT)
-        .read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// The event of a line, if it is one of this child.
@@ -329,184 +293,4 @@ fn event_of(line: &[u8], child: &ChildId) -> Result<Option<LifecycleEvent>, ()> 
     let text = std::str::from_utf8(line).map_err(drop)?;
     let parsed = parse_event(text, &WireLimits::default()).map_err(drop)?;
     Ok(Some(parsed.event).filter(|event| event.child_id() == child))
-}
-
-/// What a snapshot proves of the child now.
-fn judge(bytes: &[u8], child: &ChildId, adopted_at: Timestamp) -> Result<StreamSnapshot, String> {
-    let text = std::str::from_utf8(bytes).map_err(|_| "its snapshot is not UTF-8".to_owned())?;
-    let parsed = parse_snapshot(text, &WireLimits::default())
-        .map_err(|fault| format!("its snapshot is none: {fault}"))?;
-    let Snapshot::Complete(snapshot) = parsed else {
-        return Err(
-            "its snapshot is partial: a complete one is needed to tell what is so now".into(),
-        );
-    };
-    if !snapshot.covers(child) {
-        return Err(format!("its snapshot does not cover {child}"));
-    }
-    if snapshot.observed_at() < adopted_at {
-        return Err("its snapshot is older than the adoption: it tells of the past".into());
-    }
-    let listed = snapshot
-        .children()
-        .iter()
-        .find(|listed| listed.id() == child);
-    Ok(StreamSnapshot {
-        source: snapshot.source().clone(),
-        observed_at: snapshot.observed_at(),
-        state: listed.map(headcount_contract::SnapshotChild::state),
-        sequence: listed.and_then(headcount_contract::SnapshotChild::sequence),
-    })
-}
-
-/// A file that grows, or a connection.
-enum Input {
-    File {
-        file: std::fs::File,
-        at: u64,
-    },
-    #[cfg(unix)]
-    Socket(tokio::net::UnixStream),
-}
-
-impl Input {
-    async fn open(path: &Path, from_start: bool) -> std::io::Result<Self> {
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::FileTypeExt;
-            if std::fs::metadata(path)?.file_type().is_socket() {
-                return Ok(Self::Socket(tokio::net::UnixStream::connect(path).await?));
-            }
-        }
-        let mut options = std::fs::OpenOptions::new();
-        options.read(true);
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::OpenOptionsExt;
-            // A pipe without a writer must not hold us up.
-            options.custom_flags(libc::O_NONBLOCK);
-        }
-        let mut file = options.open(path)?;
-        let at = if from_start || !file.metadata()?.is_file() {
-            0
-        } else {
-            file.seek(SeekFrom::End(0))?
-        };
-        Ok(Self::File { file, at })
-    }
-
-    /// What there is, or none for now (of a connection: for good).
-    async fn read(&mut self) -> std::io::Result<Option<Vec<u8>>> {
-        let mut bytes = vec![0; CHUNK];
-        let length = match self {
-            Self::File { file, at } => match file.read(&mut bytes) {
-                Ok(length) => {
-                    *at += length as u64;
-                    length
-                }
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted
-                    ) =>
-                {
-                    0
-                }
-                Err(error) => return Err(error),
-            },
-            #[cfg(unix)]
-            Self::Socket(socket) => tokio::io::AsyncReadExt::read(socket, &mut bytes).await?,
-        };
-        bytes.truncate(length);
-        Ok(Some(bytes).filter(|bytes| !bytes.is_empty()))
-    }
-
-    fn is_connection(&self) -> bool {
-        match self {
-            Self::File { .. } => false,
-            #[cfg(unix)]
-            Self::Socket(_) => true,
-        }
-    }
-
-    /// Whether the path still leads to this file, and the file was not cut.
-    fn is_whole(&self, path: &Path) -> Result<(), String> {
-        let Self::File { file, at } = self else {
-            return Ok(());
-        };
-        let held = file.metadata().map_err(|error| error.to_string())?;
-        if !held.is_file() {
-            return Ok(());
-        }
-        if held.len() < *at {
-            return Err("the file was cut".into());
-        }
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::MetadataExt;
-            match std::fs::metadata(path) {
-                Ok(now) if (now.dev(), now.ino()) != (held.dev(), held.ino()) => {
-                    return Err("the file was replaced".into());
-                }
-                // It may be about to be replaced.
-                _ => {}
-            }
-        }
-        #[cfg(not(unix))]
-        let _ = path;
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_snapshot_proves_the_present_only_if_it_is_complete_covers_the_child_and_is_new() {
-        let snapshot = |at: &str, complete: bool, coverage: &str, state: &str| {
-            let coverage = if complete {
-                format!(r#","coverage":{coverage}"#)
-            } else {
-                String::new()
-            };
-            format!(
-                r#"{{"source":"s","sourceEpoch":"e","snapshotId":"1","observedAt":"{at}","complete":{complete}{coverage},"children":[{state}]}}"#
-            )
-        };
-        let running = r#"{"childId":"main","state":"running","sequence":4}"#;
-        let (old, new) = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:02Z");
-        let adopted_at = "2026-01-01T00:00:01Z".parse().unwrap();
-        let cases = [
-            (
-                snapshot(new, true, r#""all""#, running),
-                Ok(Some(ChildState::RUNNING)),
-            ),
-            (snapshot(new, true, r#"["main"]"#, ""), Ok(None)),
-            (
-                snapshot(new, true, r#"["other"]"#, ""),
-                Err("its snapshot does not cover main"),
-            ),
-            (
-                snapshot(new, false, "", running),
-                Err("its snapshot is partial"),
-            ),
-            (
-                snapshot(old, true, r#""all""#, running),
-                Err("its snapshot is older than the adoption"),
-            ),
-            ("{}".into(), Err("its snapshot is none: ")),
-            (String::new(), Err("its snapshot is none: ")),
-        ];
-        let child = ChildId::new("main").unwrap();
-        for (text, expected) in cases {
-            let judged = judge(text.as_bytes(), &child, adopted_at).map(|snapshot| snapshot.state);
-            match (judged, expected) {
-                (Ok(state), Ok(expected)) => assert_eq!(state, expected),
-                (Err(why), Err(expected)) => assert!(why.starts_with(expected), "{why}"),
-                (judged, expected) => panic!("{text}: {judged:?}, expected {expected:?}"),
-            }
-        }
-        assert!(judge(&[0xff], &child, adopted_at).is_err());
-    }
 }

@@ -3,6 +3,7 @@
 use headcount_contract::{EventId, Snapshot, SourceEpoch, SourceId};
 
 use super::*;
+use crate::process::ExitStatus;
 
 pub(super) fn at(second: i64) -> Timestamp {
     Timestamp::from_unix(1_790_000_000 + second, 0).unwrap()
