@@ -102,6 +102,24 @@ impl Plain {
     }
 }
 
+/// The command of a process, as its adapter has redacted it, or its name.
+fn program(details: &serde_json::Map<String, Value>) -> Option<String> {
+    /// Columns, enough to tell several of one program apart.
+    const COMMAND: usize = 60;
+    let words = details.get("command").and_then(Value::as_array);
+    let words: Vec<_> = words
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let text = match details.get("name").and_then(Value::as_str) {
+        Some(name) if words.is_empty() => name.to_owned(),
+        _ => words.join(" "),
+    };
+    let text = visible(&text);
+    (!text.is_empty()).then(|| fit(&text, COMMAND).into_owned())
+}
+
 /// What a person wants to know of an event's details.
 fn facts(kind: EventKind, details: &Details) -> Vec<String> {
     if details.is_empty() {
@@ -116,6 +134,10 @@ fn facts(kind: EventKind, details: &Details) -> Vec<String> {
         && !ends(kind)
     {
         facts.push(format!("pid {pid}"));
+    }
+    // Of a process that somebody else started, its number says nothing to a person.
+    if kind == EventKind::Created {
+        facts.extend(program(&details));
     }
     if let Some(code) = number("exitCode") {
         facts.push(format!("exit code {code}"));
@@ -236,5 +258,36 @@ mod tests {
             }),
         )));
         insta::assert_snapshot!(out.join("\n"));
+    }
+
+    #[test]
+    fn an_adopted_process_is_shown_with_its_command() {
+        let long = "x".repeat(80);
+        let cases = [
+            (
+                json!({"pid": 7, "command": ["sleep", "300"], "name": "sleep"}),
+                "pid 7, sleep 300",
+            ),
+            (
+                json!({"pid": 7, "name": "ag\u{1b}[31ment"}),
+                "pid 7, ag\\e[31ment",
+            ),
+            (json!({"pid": 7}), "pid 7"),
+            (
+                json!({"command": ["sh", long]}),
+                &format!("sh {}…", "x".repeat(56)),
+            ),
+        ];
+        for (details, expected) in cases {
+            let details = Details::from(details.as_object().unwrap().clone());
+            assert_eq!(facts(EventKind::Created, &details).join(", "), expected);
+            let later = facts(EventKind::Heartbeat, &details).join(", ");
+            let number = if details.get("pid").is_some() {
+                "pid 7"
+            } else {
+                ""
+            };
+            assert_eq!(later, number, "once is enough");
+        }
     }
 }
