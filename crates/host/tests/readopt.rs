@@ -55,7 +55,7 @@ impl Drop for Sleeper {
 fn running(id: &str, process: &ProcessIdentity) -> [LifecycleEvent; 2] {
     let at = Timestamp::from(std::time::SystemTime::now());
     let event = |sequence, kind| event_of("agents", "earlier", id, sequence, kind, at);
-    let details = Details::from_iter(process.to_details());
+    let details: Details = process.to_details().collect();
     [
         event(0, EventKind::Created).with_details(details),
         event(1, EventKind::StateChanged(ChildState::RUNNING)),
