@@ -95,6 +95,22 @@ impl Histogram {
         self.max
     }
 
+    /// What was counted since `before`, an earlier state of the same histogram. Its longest is that of
+    /// the whole, unless nothing that long was counted since.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let mut since = Self::default();
+        let counts = self.counts.iter().zip(&*before.counts);
+        for (bucket, (now, then)) in counts.enumerate() {
+            since.counts[bucket] = now.saturating_sub(*then);
+            since.total += since.counts[bucket];
+            if since.counts[bucket] > 0 {
+                since.max = upper_bound(bucket).min(self.max);
+            }
+        }
+        since
+    }
+
     /// The duration that this share, from 0 to 1, did not exceed; none if nothing was counted.
     #[allow(
         clippy::cast_precision_loss,
@@ -182,6 +198,19 @@ mod tests {
             assert!((truth..=truth * 1.25).contains(&said), "{share}: {said}");
         }
         assert_eq!(histogram.max(), Duration::from_millis(10));
+    }
+
+    #[test]
+    fn what_was_counted_since_leaves_out_what_was_before() {
+        let mut histogram = Histogram::default();
+        histogram.record(Duration::from_secs(9), 1_000);
+        let before = histogram.clone();
+        assert_eq!(histogram.since(&before), Histogram::default());
+        histogram.record(Duration::from_millis(2), 10);
+        let since = histogram.since(&before);
+        assert_eq!(since.count(), 10);
+        assert!(since.quantile(1.0).unwrap() < Duration::from_millis(3));
+        assert!(since.max() < Duration::from_millis(3));
     }
 
     #[test]

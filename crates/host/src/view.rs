@@ -147,10 +147,7 @@ impl View {
     /// All children, by source and id.
     pub fn sorted(&self) -> Vec<&Arc<ChildView>> {
         let mut children: Vec<_> = self.children().collect();
-        children.sort_unstable_by(|a, b| {
-            let key = |c: &ChildView| (c.record.source.clone(), c.record.child_id.clone());
-            key(a).cmp(&key(b))
-        });
+        children.sort_unstable_by(|a, b| by_name(a, b));
         children
     }
 
@@ -218,6 +215,12 @@ impl ChildView {
     pub fn state(&self) -> ChildState {
         self.record.state
     }
+}
+
+/// The order of children in all that is shown: by source and id, compared by bytes.
+pub(crate) fn by_name(a: &ChildView, b: &ChildView) -> std::cmp::Ordering {
+    let (a, b) = (&*a.record, &*b.record);
+    (&a.source, &a.child_id).cmp(&(&b.source, &b.child_id))
 }
 
 type Key = (SourceId, ChildId);

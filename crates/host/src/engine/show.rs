@@ -8,6 +8,7 @@ use headcount_projector::Record;
 use super::round::Round;
 use super::{Engine, Key};
 use crate::journal::Report;
+use crate::view::by_name;
 use crate::{Change, ChildView, OutputLine};
 
 /// What is shown beside a child's record.
@@ -62,10 +63,7 @@ impl Engine {
             }
         }
         // What is told to subscribers has one order, whatever the order of hashing.
-        children.sort_unstable_by(|a, b| {
-            let key = |c: &ChildView| (c.record.source.clone(), c.record.child_id.clone());
-            key(a).cmp(&key(b))
-        });
+        children.sort_unstable_by(|a, b| by_name(a, b));
         let adapters: Vec<_> = round
             .adapters
             .drain()
