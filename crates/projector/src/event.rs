@@ -6,7 +6,7 @@ use headcount_contract::{ChildState, EventKind, LifecycleEvent};
 use crate::audit::{AuditKind, Cause};
 use crate::child::{Child, Mark, tells_lineage};
 use crate::effect::{Changes, SnapshotNeed};
-use crate::fact::{Facts, Seen, Stamp, Work, nanos};
+use crate::fact::{Fact, Facts, Seen, Stamp, nanos};
 use crate::fold::{Fold, is_usual};
 use crate::sequence::Place;
 use crate::source::hash_of;
@@ -54,7 +54,7 @@ impl Fold<'_> {
                 return Verdict::NoEffect(NoEffect::SupersededEpoch);
             }
         }
-        let stamp = stamp(event, seen);
+        let stamp = Stamp::by_id(event, seen);
         let state = borne_state(event);
         let mut child = Child::new(event.child(), &stamp, state.unwrap_or(ChildState::CREATED));
         if event.kind() != EventKind::Created {
@@ -211,7 +211,7 @@ impl Fold<'_> {
         if seen_before || overtaken && !child.has(Mark::StateAssumed) {
             return superseded;
         }
-        let mut what = self.set_state(slot, state, stamp(event, seen));
+        let mut what = self.set_state(slot, state, Stamp::by_id(event, seen));
         if let Some(child) = self.child(slot) {
             child.keep_terminal_details(event.details());
         }
@@ -265,7 +265,13 @@ impl Fold<'_> {
                 self.report
                     .audit_event(event, AuditKind::UnusualTransition { from, to });
             }
-            what |= self.set_state(slot, to, stamp(event, seen));
+            // An end is told once, and what told it is what people ask for.
+            let stamp = if to.is_terminal() {
+                Stamp::by_id(event, seen)
+            } else {
+                Stamp::by_place(event, seen)
+            };
+            what |= self.set_state(slot, to, stamp);
         }
         self.note_state_place(slot, event);
         let generation = self.source.generation;
@@ -304,7 +310,7 @@ impl Fold<'_> {
             return what;
         };
         if tells_lineage(event) {
-            what |= child.take_lineage(event.lineage(), &|| stamp(event, seen));
+            what |= child.take_lineage(event.lineage(), &|| Stamp::by_id(event, seen));
         }
         if child.has(Mark::SecondHand) && !seen.is_second_hand() {
             if child
@@ -325,7 +331,7 @@ impl Fold<'_> {
         if !late && !seen.is_second_hand() {
             let patience = child.patience(self.settings);
             if child.set_capabilities(event.capabilities()) {
-                child.extra_mut().capabilities_by = Some(Box::new(stamp(event, seen)));
+                child.extra_mut().capabilities_by = Some(Box::new(Stamp::by_id(event, seen)));
                 what |= Changes::CAPABILITIES;
                 if child.patience(self.settings) < patience
                     && let Some(due) = child.due(self.settings)
@@ -395,29 +401,22 @@ fn is_news(
 
 /// Takes note of what the child is at work on, and of its heartbeat: the newest of each (rule O5).
 fn note_work(facts: &mut Facts, event: &LifecycleEvent, seen: Seen, late: bool) -> Changes {
-    let newer = |work: Work, facts: &Facts| {
+    let newer = |fact: Fact, facts: &Facts| {
         !late
             || facts
-                .worked_at(work)
-                .is_none_or(|last| last < seen.observed_at())
+                .seen(fact)
+                .is_none_or(|last| last.observed_at() < seen.observed_at())
     };
     let mut what = Changes::NONE;
     let works = event.kind() == EventKind::Activity || event.activity().is_some();
-    if works && newer(Work::Activity, facts) {
+    if works && newer(Fact::Activity, facts) {
         facts.activity = event.activity().cloned();
-        facts.set_work(Work::Activity, event, seen);
+        facts.set(Fact::Activity, Stamp::by_place(event, seen));
         what |= Changes::ACTIVITY;
     }
-    if event.kind() == EventKind::Heartbeat && newer(Work::Heartbeat, facts) {
-        facts.set_work(Work::Heartbeat, event, seen);
+    if event.kind() == EventKind::Heartbeat && newer(Fact::Heartbeat, facts) {
+        facts.set(Fact::Heartbeat, Stamp::by_place(event, seen));
         what |= Changes::HEARTBEAT;
     }
     what
-}
-
-fn stamp(event: &LifecycleEvent, seen: Seen) -> Stamp {
-    Stamp {
-        name: event.event_id().clone(),
-        seen,
-    }
 }

@@ -2,20 +2,23 @@
 
 use headcount_contract::{Activity, EventId, EventKind, LifecycleEvent, Timestamp};
 
-use crate::audit::Cause;
-use crate::sequence::{Place, sequence};
+use crate::sequence::Place;
 
-/// The facts that are set all the time, and move no state.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Work {
-    /// What the child was last at work on.
+/// The facts of which it is kept, a child, who set them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fact {
+    /// What it was last at work on.
     Activity,
     /// When it last said that it lives.
     Heartbeat,
+    /// Its state.
+    State,
+    /// That it exists.
+    First,
 }
 
 /// What a child is at work on, and who set each of its facts. What is set together lies together.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 #[repr(C)]
 pub(crate) struct Facts {
     pub(crate) activity: Option<Activity>,
@@ -23,31 +26,53 @@ pub(crate) struct Facts {
     // Two by two, as each alone would be padded by four bytes.
     work_seen: [Seen; 2],
     heartbeat_name: Name,
-    state: EventId,
+    state_name: Name,
     told_seen: [Seen; 2],
-    first: EventId,
+    first_name: Name,
 }
 
-const _: () = assert!(size_of::<Option<Facts>>() == 160);
-
-/// What names an event that said what a child is at work on, or that it lives.
-///
-/// These come all the time. Where one has a place in its child's order, that names it as well as its
-/// id does (rule O1), and is kept without holding on to the id: letting go of the one before would
-/// cost a cache miss an event.
-#[derive(Debug, Clone)]
-enum Name {
-    Id(EventId),
-    /// Or, at [`Place::NONE`], that there was none.
-    Place(Place),
-}
+const _: () = assert!(size_of::<Facts>() == 160);
 
 /// One event, or one child in a snapshot, as far as it is kept of which fact came from it.
 #[derive(Debug, Clone)]
 pub(crate) struct Stamp {
-    /// The event's id, or the snapshot's in the same form.
-    pub(crate) name: EventId,
+    pub(crate) name: Name,
     pub(crate) seen: Seen,
+}
+
+/// What names an event, or a snapshot.
+#[derive(Debug, Clone)]
+pub(crate) enum Name {
+    /// Its id, or the snapshot's in the same form.
+    Id(EventId),
+    /// Its place in its child's order, which names it as well (rule O1); none at [`Place::NONE`].
+    Place(Place),
+}
+
+impl Default for Name {
+    fn default() -> Self {
+        Self::Place(Place::NONE)
+    }
+}
+
+impl Stamp {
+    /// An event by its id: for what is set once or rarely.
+    pub(crate) fn by_id(event: &LifecycleEvent, seen: Seen) -> Self {
+        let name = Name::Id(event.event_id().clone());
+        Self { name, seen }
+    }
+
+    /// An event by its place, if it has one: for what is set all the time. To let go of the id that was
+    /// kept before would cost a cache miss an event.
+    pub(crate) fn by_place(event: &LifecycleEvent, seen: Seen) -> Self {
+        match event.sequence() {
+            Some(sequence) => Self {
+                name: Name::Place(Place::new(sequence.get())),
+                seen,
+            },
+            None => Self::by_id(event, seen),
+        }
+    }
 }
 
 /// When it was observed and received, in which epoch, and what kind it was: 20 bytes.
@@ -145,78 +170,63 @@ impl Seen {
 }
 
 impl Facts {
+    /// Those of a child as first observed.
     pub(crate) fn new(first: &Stamp) -> Self {
         Self {
-            activity: None,
-            activity_name: Name::Place(Place::NONE),
-            work_seen: [Seen::default(); 2],
-            heartbeat_name: Name::Place(Place::NONE),
-            state: first.name.clone(),
             told_seen: [first.seen; 2],
-            first: first.name.clone(),
+            state_name: first.name.clone(),
+            first_name: first.name.clone(),
+            ..Self::default()
         }
     }
 
-    /// Sets who told the state.
-    pub(crate) fn set_state(&mut self, by: Stamp) {
-        self.told_seen[0] = by.seen;
-        self.state = by.name;
-    }
-
-    /// Sets the last event that told of work, or of life.
-    pub(crate) fn set_work(&mut self, fact: Work, event: &LifecycleEvent, seen: Seen) {
-        self.work_seen[fact as usize] = seen;
-        let name = match event.sequence() {
-            Some(sequence) => Name::Place(Place::new(sequence.get())),
-            None => Name::Id(event.event_id().clone()),
-        };
+    pub(crate) fn set(&mut self, fact: Fact, by: Stamp) {
         match fact {
-            Work::Activity => self.activity_name = name,
-            Work::Heartbeat => self.heartbeat_name = name,
+            Fact::Activity => (self.work_seen[0], self.activity_name) = (by.seen, by.name),
+            Fact::Heartbeat => (self.work_seen[1], self.heartbeat_name) = (by.seen, by.name),
+            Fact::State => (self.told_seen[0], self.state_name) = (by.seen, by.name),
+            Fact::First => (self.told_seen[1], self.first_name) = (by.seen, by.name),
         }
     }
 
-    /// The last event that told of work, or of life.
-    pub(crate) fn work(&self, fact: Work) -> Option<(Cause, &Seen)> {
-        let cause = match self.name(fact) {
-            Name::Id(id) => Cause::Event(id.clone()),
-            Name::Place(place) => Cause::EventAt(sequence(place.get()?)),
-        };
-        Some((cause, &self.work_seen[fact as usize]))
-    }
-
-    /// When the source observed that.
-    pub(crate) fn worked_at(&self, fact: Work) -> Option<Timestamp> {
-        let set = !matches!(self.name(fact), Name::Place(Place::NONE));
-        set.then(|| self.work_seen[fact as usize].observed_at())
-    }
-
-    fn name(&self, fact: Work) -> &Name {
+    fn get(&self, fact: Fact) -> (&Name, &Seen) {
         match fact {
-            Work::Activity => &self.activity_name,
-            Work::Heartbeat => &self.heartbeat_name,
+            Fact::Activity => (&self.activity_name, &self.work_seen[0]),
+            Fact::Heartbeat => (&self.heartbeat_name, &self.work_seen[1]),
+            Fact::State => (&self.state_name, &self.told_seen[0]),
+            Fact::First => (&self.first_name, &self.told_seen[1]),
         }
     }
 
-    /// Where and when the child was first observed.
-    pub(crate) fn first(&self) -> Stamp {
+    /// What set a fact.
+    pub(crate) fn by(&self, fact: Fact) -> Stamp {
+        let (name, seen) = self.get(fact);
         Stamp {
-            name: self.first.clone(),
-            seen: self.told_seen[1],
+            name: name.clone(),
+            seen: *seen,
         }
     }
 
-    /// What told its state.
-    pub(crate) fn state_by(&self) -> Stamp {
-        Stamp {
-            name: self.state.clone(),
-            seen: self.told_seen[0],
-        }
+    /// When a fact was told, and by what kind of thing; none if it was not.
+    pub(crate) fn seen(&self, fact: Fact) -> Option<&Seen> {
+        let (name, seen) = self.get(fact);
+        (!name.is_none()).then_some(seen)
     }
 
-    /// When its state was told, and by what kind of thing.
+    /// The same of the state, which somebody told or was taken to have told.
     pub(crate) fn state(&self) -> &Seen {
-        &self.told_seen[0]
+        self.get(Fact::State).1
+    }
+
+    /// The same of the child's first observation.
+    pub(crate) fn first(&self) -> &Seen {
+        self.get(Fact::First).1
+    }
+}
+
+impl Name {
+    fn is_none(&self) -> bool {
+        matches!(self, Self::Place(Place::NONE))
     }
 }
 

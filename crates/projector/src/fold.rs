@@ -9,7 +9,7 @@ use crate::Settings;
 use crate::audit::{AuditEntry, AuditKind, Cause};
 use crate::child::{Child, Mark};
 use crate::effect::{Change, Changes, ChildKey, Effect, Intent, SnapshotNeed, SourceChange};
-use crate::fact::{Facts, Stamp, length, nanos};
+use crate::fact::{Fact, Facts, Stamp, length, nanos};
 use crate::sequence::{Place, sequence};
 use crate::source::Source;
 use crate::timers::{Entry, Timers};
@@ -110,7 +110,7 @@ impl Fold<'_> {
             return;
         };
         let another_epoch = facts.state().epoch() != by.seen.epoch();
-        facts.set_state(by);
+        facts.set(Fact::State, by);
         if another_epoch && let Some(child) = self.child(slot) {
             child.state_sequence = Place::NONE;
             child.clear(Mark::PlaceFromSnapshot);

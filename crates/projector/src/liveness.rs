@@ -183,8 +183,7 @@ impl Fold<'_> {
             .unsequenced
             .meet(&event, self.settings.unsequenced_window);
         let seen = Seen::event(&event, self.report.at, self.source.epoch);
-        let name = event.event_id().clone();
-        let what = self.set_state(slot, Outcome::Lost.into(), Stamp { name, seen });
+        let what = self.set_state(slot, Outcome::Lost.into(), Stamp::by_id(&event, seen));
         if let Some(child) = self.child(slot) {
             child.keep_terminal_details(event.details());
         }

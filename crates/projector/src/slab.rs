@@ -17,7 +17,7 @@ pub(crate) struct Slab {
 #[derive(Debug, Clone)]
 struct Page {
     children: [Option<Child>; PAGE],
-    facts: [Option<Facts>; PAGE],
+    facts: [Facts; PAGE],
 }
 
 const PAGE_BITS: u32 = 5;
@@ -35,12 +35,12 @@ impl Slab {
         if number == self.pages.len() {
             self.pages.push(Box::new(Page {
                 children: [const { None }; PAGE],
-                facts: [const { None }; PAGE],
+                facts: std::array::from_fn(|_| Facts::default()),
             }));
         }
         let page = &mut self.pages[number];
         page.children[at] = Some(child);
-        page.facts[at] = Some(facts);
+        page.facts[at] = facts;
         self.used = self.used.max(slot + 1);
         slot
     }
@@ -55,21 +55,22 @@ impl Slab {
         self.pages.get_mut(page)?.children[at].as_mut()
     }
 
+    /// The facts of the child of a slot; nothing is known in one that nobody has.
     pub(crate) fn facts(&self, slot: u32) -> Option<&Facts> {
         let (page, at) = place(slot);
-        self.pages.get(page)?.facts[at].as_ref()
+        self.pages.get(page).map(|page| &page.facts[at])
     }
 
     pub(crate) fn facts_mut(&mut self, slot: u32) -> Option<&mut Facts> {
         let (page, at) = place(slot);
-        self.pages.get_mut(page)?.facts[at].as_mut()
+        self.pages.get_mut(page).map(|page| &mut page.facts[at])
     }
 
     pub(crate) fn remove(&mut self, slot: u32) -> Option<Child> {
         let (page, at) = place(slot);
         let page = self.pages.get_mut(page)?;
         let child = page.children[at].take()?;
-        page.facts[at] = None;
+        page.facts[at] = Facts::default();
         self.free.push(slot);
         Some(child)
     }

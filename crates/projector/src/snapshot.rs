@@ -8,7 +8,7 @@ use crate::audit::{AuditKind, Cause};
 use crate::child::{Child, Mark};
 use crate::derived::Corrections;
 use crate::effect::{Changes, Effect, Intent, SnapshotNeed, SourceChange};
-use crate::fact::{Facts, Seen, Stamp, nanos};
+use crate::fact::{Facts, Name, Seen, Stamp, nanos};
 use crate::fold::Fold;
 use crate::sequence::Place;
 use crate::source::{Taken, hash_of};
@@ -31,7 +31,7 @@ impl Look<'_> {
 
     fn stamp(&self) -> Stamp {
         Stamp {
-            name: self.name.clone(),
+            name: Name::Id(self.name.clone()),
             seen: self.seen,
         }
     }

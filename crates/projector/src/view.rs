@@ -4,20 +4,21 @@ use headcount_contract::{Capability, Lineage, SequenceScope, SnapshotId, SourceI
 
 use crate::audit::Cause;
 use crate::child::{Child, Mark};
-use crate::fact::{Facts, Origin, Seen, Stamp, Work, moment, nanos};
+use crate::fact::{Fact, Facts, Name, Origin, Seen, Stamp, moment, nanos};
 use crate::record::{Evidence, Provenance, Record, Terminal};
+use crate::sequence::sequence;
 use crate::source::Source;
 
 /// The record of the child of a slot; none if nobody has it.
 pub(crate) fn record(name: &SourceId, source: &Source, slot: u32) -> Option<Record> {
     let (child, facts) = (source.children.get(slot)?, source.children.facts(slot)?);
     let shared_gap = source.scope == SequenceScope::Epoch && source.counter.has_gap();
-    let first = facts.first().seen.observed_at();
+    let observed = |fact| facts.seen(fact).map(Seen::observed_at);
+    let first = facts.first().observed_at();
     let since = facts.state().observed_at();
-    let [active_at, heartbeat_at] = [Work::Activity, Work::Heartbeat].map(|w| facts.worked_at(w));
-    let details = child.extra();
-    let worked_at = active_at.max(heartbeat_at);
+    let worked_at = observed(Fact::Activity).max(observed(Fact::Heartbeat));
     let last = first.max(since).max(moment(child.proven));
+    let details = child.extra();
     Some(Record {
         source: name.clone(),
         child_id: child.id.clone(),
@@ -37,10 +38,10 @@ pub(crate) fn record(name: &SourceId, source: &Source, slot: u32) -> Option<Reco
                 .unwrap_or_else(|| Lineage::new(child.id.clone()))
         }),
         capabilities: child.capabilities(),
-        last_sequence: child.counter.high().map(crate::sequence::sequence),
+        last_sequence: child.counter.high().map(sequence),
         last_activity: facts.activity.clone(),
-        last_activity_at: active_at,
-        last_heartbeat_at: heartbeat_at,
+        last_activity_at: observed(Fact::Activity),
+        last_heartbeat_at: observed(Fact::Heartbeat),
         first_observed_at: first,
         observed_at: worked_at.map_or(last, |at| at.max(last)),
         state_since: since,
@@ -61,12 +62,8 @@ pub(crate) fn record(name: &SourceId, source: &Source, slot: u32) -> Option<Reco
 
 fn provenance(source: &Source, child: &Child, facts: &Facts) -> Provenance {
     let by = |stamp: &Stamp| evidence(source, cause(stamp), &stamp.seen);
-    let work = |fact| {
-        facts
-            .work(fact)
-            .map(|(cause, seen)| evidence(source, cause, seen))
-    };
-    let first = by(&facts.first());
+    let of = |fact| by(&facts.by(fact));
+    let first = of(Fact::First);
     let apart = |stamp: Option<&Stamp>| stamp.map_or_else(|| first.clone(), by);
     let extra = child.extra();
     let lineage_by = extra.and_then(|extra| extra.lineage_by.as_deref());
@@ -74,11 +71,11 @@ fn provenance(source: &Source, child: &Child, facts: &Facts) -> Provenance {
     let mut taken = source.snapshots.iter().rev();
     let sighting = taken.find(|taken| nanos(taken.seen.known_at()) == child.proven);
     Provenance {
-        state: by(&facts.state_by()),
+        state: of(Fact::State),
         lineage: (!child.has(Mark::LineageAssumed)).then(|| apart(lineage_by)),
         capabilities: apart(capabilities_by),
-        activity: work(Work::Activity),
-        heartbeat: work(Work::Heartbeat),
+        activity: facts.seen(Fact::Activity).map(|_| of(Fact::Activity)),
+        heartbeat: facts.seen(Fact::Heartbeat).map(|_| of(Fact::Heartbeat)),
         sighting: sighting
             .map(|taken| evidence(source, Cause::Snapshot(taken.id.clone()), &taken.seen)),
         first,
@@ -99,9 +96,10 @@ fn evidence(source: &Source, cause: Cause, seen: &Seen) -> Evidence {
 }
 
 fn cause(stamp: &Stamp) -> Cause {
-    match stamp.seen.origin() {
-        Origin::Event(_) => Cause::Event(stamp.name.clone()),
-        Origin::Snapshot => SnapshotId::new(stamp.name.as_str()).map_or_else(
+    match (&stamp.name, stamp.seen.origin()) {
+        (Name::Place(place), _) => Cause::EventAt(sequence(place.get().unwrap_or_default())),
+        (Name::Id(id), Origin::Event(_)) => Cause::Event(id.clone()),
+        (Name::Id(id), Origin::Snapshot) => SnapshotId::new(id.as_str()).map_or_else(
             |error| unreachable!("it was a snapshot's id: {error}"),
             Cause::Snapshot,
         ),
