@@ -233,6 +233,7 @@ impl Child {
 
     /// Whether an event says of where it comes from and of what its source can do just what is known,
     /// as nearly all do.
+    #[inline]
     pub(crate) fn is_as_told(&self, event: &LifecycleEvent) -> bool {
         self.marks & (Mark::LineageAssumed as u8 | Mark::SecondHand as u8) == 0
             && self.state_and_capabilities >> 3 == capability_bits(event.capabilities())

@@ -400,6 +400,7 @@ fn is_news(
 }
 
 /// Takes note of what the child is at work on, and of its heartbeat: the newest of each (rule O5).
+#[inline]
 fn note_work(facts: &mut Facts, event: &LifecycleEvent, seen: Seen, late: bool) -> Changes {
     let newer = |fact: Fact, facts: &Facts| {
         !late

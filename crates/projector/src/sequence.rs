@@ -54,6 +54,7 @@ impl Counter {
     }
 
     /// Takes note of a number. The second value is a missing range that had to be given up.
+    #[inline]
     pub(crate) fn step(&mut self, number: u64, ranges: usize) -> (Step, Option<(u64, u64)>) {
         let Some(high) = self.high() else {
             self.set_high(number);

@@ -82,10 +82,15 @@ impl Source {
     }
 
     /// The number of an epoch that is remembered.
+    #[inline] // mostly, it is the current one
     pub(crate) fn epoch_number(&self, epoch: &SourceEpoch) -> Option<u16> {
-        if self.epochs.back() == Some(epoch) {
-            return Some(self.epoch);
+        match self.current_epoch() {
+            Some(current) if current == epoch => Some(self.epoch),
+            _ => self.past_epoch_number(epoch),
         }
+    }
+
+    fn past_epoch_number(&self, epoch: &SourceEpoch) -> Option<u16> {
         let back = self.epochs.iter().rev().position(|known| known == epoch)?;
         let back = u16::try_from(back).ok()?;
         Some((self.epoch + EPOCH_NUMBERS - back) % EPOCH_NUMBERS)
