@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use headcount_adapter_kit::first_sequence;
 use headcount_contract::{
     AdapterError, DiscontinuityCause, Gap, HealthStatus, Sequence, Signal, Timestamp, Urgency,
 };
@@ -132,10 +133,7 @@ async fn session(
     // A gateway that we started lives as long as we do; another may have been here before.
     let first = match process {
         Some(_) => Sequence::ZERO,
-        None => u64::try_from(now().as_millis())
-            .ok()
-            .and_then(Sequence::new)
-            .unwrap_or_default(),
+        None => first_sequence(now()),
     };
     shared.with(|translator| translator.connected(epoch, first));
     lock(&shared.unknown_methods).clear();
