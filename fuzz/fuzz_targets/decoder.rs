@@ -4,16 +4,16 @@
 use headcount_adapter_jsonl::{
     Decoded, DecodedLine, Decoder, DecoderLimits, JournalReader, Sequencing,
 };
-use headcount_contract::{SequenceScope, WireLimits, WireReader, parse_event, parse_line};
+use headcount_contract::{
+    FaultClass, SequenceScope, WireLimits, WireReader, parse_event, parse_line,
+};
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    // The first byte says how the others are cut.
-    let Some((size, bytes)) = input.split_first() else {
-        return;
-    };
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let whole = decode(std::iter::once(bytes));
-    let cut = decode(bytes.chunks(usize::from(*size).max(1)));
-    assert_eq!(whole, cut, "the verdict depends on the chunks");
+    for size in [1, 2 + bytes.len() % 71] {
+        let cut = decode(bytes.chunks(size));
+        assert_eq!(whole, cut, "the verdict depends on the chunks");
+    }
     let lines = bytes.split_inclusive(|byte| *byte == b'\n').count();
     assert_eq!(whole.len(), lines, "each line has one verdict");
 
@@ -34,6 +34,8 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
             assert_eq!(reader.read_line(text), parse_line(text, &limits));
         }
     }
+
+    judge_json(bytes);
 
     for sequencing in [
         Sequencing::Journal,
@@ -58,4 +60,29 @@ fn decode<'a>(chunks: impl Iterator<Item = &'a [u8]>) -> Vec<DecodedLine> {
     }
     decoder.finish(|line| lines.push(line));
     lines
+}
+
+/// What is JSON and what is not is no matter of opinion.
+fn judge_json(bytes: &[u8]) {
+    for line in bytes.split(|byte| *byte == b'\n') {
+        let Ok(text) = std::str::from_utf8(line) else {
+            continue;
+        };
+        let is_json = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+        let class = parse_line(text, &WireLimits::default())
+            .err()
+            .map(|fault| fault.class());
+        if class == Some(FaultClass::MalformedJson) {
+            assert!(!is_json || is_stricter(text), "refused, and it is JSON");
+        } else {
+            assert!(is_json, "not refused as malformed ({class:?}), and it is no JSON");
+        }
+    }
+}
+
+/// Where the rules ask for more than JSON: no lone surrogates, no deep nesting.
+fn is_stricter(text: &str) -> bool {
+    let brackets = text.bytes().filter(|byte| b"[{".contains(byte)).count();
+    serde_json::from_str::<serde_json::Value>(text).is_err()
+        || brackets > WireLimits::default().max_depth()
 }

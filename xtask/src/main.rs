@@ -12,6 +12,7 @@ mod bench;
 mod ci;
 mod features;
 mod fix;
+mod fuzz;
 mod layers;
 mod live;
 mod mutants;
@@ -71,6 +72,15 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Fuzz the JSONL decoder; needs a nightly compiler and `cargo fuzz`.
+    Fuzz {
+        /// For how long, in seconds.
+        #[arg(default_value_t = 300)]
+        seconds: u64,
+        /// What libFuzzer itself is told.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Try an adapter against the real program.
     Live {
         /// The program.
@@ -118,6 +128,7 @@ fn run(workspace: &Workspace, chore: Chore) -> Outcome {
         Chore::Schema { check: false } => schema::write(workspace),
         Chore::Bench { name, args } => bench::run(workspace, name.as_deref(), &args),
         Chore::Soak { name, args } => soak::run(workspace, name.as_deref(), &args),
+        Chore::Fuzz { seconds, args } => fuzz::run(workspace, seconds, &args),
         Chore::Live { program } => live::run(workspace, program),
         Chore::NewAdapter { name, path } => new_adapter::run(workspace, &name, path.as_deref()),
         Chore::Mutants { args } => mutants::run(workspace, &args),

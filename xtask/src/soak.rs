@@ -57,7 +57,7 @@ const SOAKS: &[Soak] = &[
     },
     Soak {
         name: "journal-kills",
-        shows: "8 writers of one journal, 800 of them killed, mostly inside the lock: nothing lost",
+        shows: "8 writers of one journal, 600 of them killed inside the lock: nothing lost",
         cargo: &[
             "test",
             "--locked",

@@ -29,9 +29,9 @@ pub use diagnostic::{DEFAULT_KEPT, Diagnostic, Diagnostics};
 pub use follow::{Ended, FileFollower, Followed, Found, StartAt};
 pub use framing::{DEFAULT_MAX_LINE, Framed, FramedLine, LineSplitter};
 pub use journal::{
-    Blocked, BlockedReason, Durability, Held, JOURNAL_SEQUENCE, Journal, JournalEntry,
-    JournalError, JournalOptions, JournalReader, JournalReport, Repair, Sequencing, repair_journal,
-    verify_journal,
+    Blocked, BlockedReason, Durability, Held, JOURNAL_SEQUENCE, Journal, JournalCursor,
+    JournalEntry, JournalError, JournalOptions, JournalReader, JournalReport, Repair, Sequencing,
+    repair_journal, verify_journal,
 };
 pub use lock::{LockError, LockOptions};
 pub use position::StreamPosition;

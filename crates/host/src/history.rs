@@ -1,10 +1,9 @@
 //! What each child is, from a journal alone: for `list`, `wait` and `explain`.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use headcount_adapter_jsonl::{DecoderLimits, JournalReader, Sequencing};
+use headcount_adapter_jsonl::{DecoderLimits, JournalCursor, JournalError, Sequencing};
 use headcount_contract::{ChildId, SourceId, Timestamp};
 use headcount_projector::{Projector, Record, Settings};
 
@@ -24,24 +23,21 @@ use crate::Explanation;
 /// ```
 #[derive(Debug)]
 pub struct History {
-    path: PathBuf,
+    journal: JournalCursor,
     projector: Projector,
-    entries: u64,
     fault: Option<String>,
-    /// How long the file was when it was read.
-    length: Option<u64>,
 }
 
 /// Why a journal cannot be read at all.
 #[derive(Debug, thiserror::Error)]
-#[error("the journal {} cannot be read: {error}", path.display())]
+#[error("{error}")]
 #[non_exhaustive]
 pub struct HistoryError {
     /// Where it should lie.
     pub path: PathBuf,
     /// What the system said.
     #[source]
-    pub error: io::Error,
+    pub error: JournalError,
 }
 
 impl History {
@@ -54,11 +50,9 @@ impl History {
         // Nobody looks for children here, so no search can fail: a reader loses nobody.
         settings.reconcile_deadline = Duration::MAX;
         let mut history = Self {
-            path: path.to_owned(),
+            journal: JournalCursor::new(path, DecoderLimits::default(), Sequencing::Journal),
             projector: Projector::new(settings),
-            entries: 0,
             fault: None,
-            length: None,
         };
         history.refresh(now)?;
         Ok(history)
@@ -68,41 +62,29 @@ impl History {
     ///
     /// # Behavior
     ///
-    /// - What was read before is known, and changes nothing when it is read again; a journal that
-    ///   was replaced by another adds to what is known.
+    /// - What was read before is not read again. A journal that was replaced by another is read from
+    ///   its start, and adds to what is known.
     /// - Time passes up to `now`: a child without proof of life by its deadline is marked stale.
     ///
     /// # Errors
     ///
     /// [`HistoryError`] if the file cannot be read at all.
     pub fn refresh(&mut self, now: Timestamp) -> Result<(), HistoryError> {
-        let failed = |error| HistoryError {
-            path: self.path.clone(),
-            error,
-        };
-        let file = std::fs::File::open(&self.path).map_err(failed)?;
-        let length = file.metadata().map_err(failed)?.len();
+        let Self {
+            journal, projector, ..
+        } = self;
         let mut effects = Vec::new();
-        if self.length == Some(length) {
-            self.projector.advance(now, &mut effects);
-            return Ok(());
-        }
-        let mut reader = JournalReader::new(file, DecoderLimits::default(), Sequencing::Journal);
-        let mut entries = 0;
-        for entry in reader.by_ref() {
-            entries += 1;
-            if entries > self.entries {
-                self.projector.apply(&entry.event, now, &mut effects);
+        journal
+            .read(|entry| {
+                projector.apply(&entry.event, now, &mut effects);
                 effects.clear();
-            }
-        }
-        self.projector.advance(now, &mut effects);
-        self.length = Some(length);
-        self.entries = entries;
-        self.fault = reader.blocked().map(ToString::to_string);
-        if let Some(error) = reader.failed() {
-            return Err(failed(io::Error::new(error.kind(), error.to_string())));
-        }
+            })
+            .map_err(|error| HistoryError {
+                path: journal.path().to_owned(),
+                error,
+            })?;
+        projector.advance(now, &mut effects);
+        self.fault = journal.blocked().map(ToString::to_string);
         Ok(())
     }
 
@@ -127,11 +109,57 @@ impl History {
 
     /// How many entries were read.
     pub fn entries(&self) -> u64 {
-        self.entries
+        self.journal.entries()
     }
 
     /// Why the journal was not read to its end, if it was not: what is known is what stood before.
     pub fn fault(&self) -> Option<&str> {
         self.fault.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{File, OpenOptions};
+    use std::io::{BufWriter, Write};
+
+    use headcount_contract::ChildState;
+
+    use super::*;
+
+    fn line(n: u64, state: &str) -> String {
+        format!(
+            r#"{{"schemaVersion":1,"eventId":"e-{n}","source":"s","sourceEpoch":"e","childId":"c-{c}","lineage":{{"rootChildId":"c-{c}","attempt":0,"external":false}},"kind":"state_changed","state":"{state}","observedAt":"2026-08-24T09:15:30.000Z","sequence":{n},"journalSequence":{n}}}"#,
+            c = n % 100,
+        )
+    }
+
+    #[test]
+    fn a_long_journal_that_has_grown_is_not_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j");
+        let mut file = BufWriter::new(File::create(&path).unwrap());
+        for n in 1..=100_000 {
+            writeln!(file, "{}", line(n, "running")).unwrap();
+        }
+        drop(file);
+        let now = Timestamp::UNIX_EPOCH;
+        let mut history = History::read(&path, Settings::default(), now).unwrap();
+        assert_eq!(history.entries(), 100_000);
+
+        let read = history.journal.bytes_read();
+        let new = line(100_001, "waiting") + "\n";
+        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(new.as_bytes()).unwrap();
+        history.refresh(now).unwrap();
+        let cost = history.journal.bytes_read() - read;
+        assert!(
+            cost < new.len() as u64 + 256,
+            "{cost} bytes were read for {}",
+            new.len()
+        );
+        let child = &history.named(&ChildId::new("c-1").unwrap())[0];
+        assert_eq!(child.state, ChildState::WAITING);
+        assert_eq!(history.entries(), 100_001);
     }
 }

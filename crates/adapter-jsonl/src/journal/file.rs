@@ -83,7 +83,14 @@ impl Files for SystemFiles {
 }
 
 #[derive(Debug)]
-struct SystemFile(File);
+pub(crate) struct SystemFile(File);
+
+impl SystemFile {
+    /// A file that is there, to be read alone.
+    pub(crate) fn open_to_read(path: &Path) -> io::Result<Self> {
+        File::open(path).map(Self)
+    }
+}
 
 impl JournalFile for SystemFile {
     fn stat(&self) -> io::Result<Stat> {
@@ -104,5 +111,31 @@ impl JournalFile for SystemFile {
 
     fn cut(&self, length: u64) -> io::Result<()> {
         self.0.set_len(length)
+    }
+}
+
+/// Reads until the buffer is full or the file ends.
+pub(crate) fn read_whole(
+    file: &dyn JournalFile,
+    buffer: &mut [u8],
+    offset: u64,
+) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match uninterrupted(|| file.read_at(&mut buffer[filled..], offset + filled as u64))? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    Ok(filled)
+}
+
+/// Calls again what a signal interrupted.
+pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+            result => return result,
+        }
     }
 }

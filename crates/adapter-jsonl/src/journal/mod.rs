@@ -1,8 +1,10 @@
 //! The append-only journal: one file that several processes append to, one at a time.
 
 mod check;
+mod cursor;
 mod error;
 mod file;
+mod mark;
 mod reader;
 mod repair;
 mod tail;
@@ -16,6 +18,7 @@ use headcount_contract::LifecycleEvent;
 use crate::decoder::DecoderLimits;
 use crate::lock::{Guard, Lock, LockOptions};
 pub use check::{JOURNAL_SEQUENCE, JournalEntry, Sequencing};
+pub use cursor::JournalCursor;
 pub use error::{Blocked, BlockedReason, JournalError};
 use file::{Files, SystemFiles};
 pub use reader::{JournalReader, JournalReport, verify_journal};

@@ -4,8 +4,9 @@
 //! `owner.json`, which says the same to peers that only know `mkdir`.
 //!
 //! - **Acquire**: rename a prepared directory into place, refusing to replace anything.
-//! - **Reclaim** from a dead owner: `rename(lock/o.OLD, lock/o.ME)`. It succeeds for one process
-//!   and only while OLD still owns the lock: a compare-and-swap.
+//! - **Reclaim** from an owner that is proven dead: `rename(lock/o.OLD, lock/o.ME)`. It succeeds for
+//!   one process and only while OLD still owns the lock: a compare-and-swap. It is done at once: a
+//!   crash inside the lock holds nobody up.
 //! - **Release**: unlink `o.ME` (if it is gone, the lock was stolen, and nothing else is touched),
 //!   then rename the directory out of its place, and remove it there.
 //! - **Reclaim from a peer**, or after a crash between the two steps of a release: only `owner.json`
@@ -42,8 +43,10 @@ pub struct LockOptions {
     pub timeout: Duration,
     /// How long to wait between two tries; each wait is varied by up to half.
     pub retry: Duration,
-    /// The age from which the lock of a process that is *proven dead* is taken over. Age alone
-    /// never suffices: clocks jump.
+    /// The age from which a lock is taken over whose owner is dead as far as its PID alone can
+    /// tell, which is all that a peer says of itself. Age alone never suffices: clocks jump. An
+    /// owner of ours says enough to be *proven* dead (boot, PID namespace, start time), and is then
+    /// waited for no longer.
     pub stale_after: Duration,
 }
 
@@ -202,29 +205,37 @@ impl Lock {
             Contents::Absent => Ok(Step::Changed),
             Contents::Owned(token) => {
                 let liveness = judge(token, Here::get(), probe);
-                if self.may_reclaim(&liveness, token.age().max(watched)) {
+                if liveness == Liveness::Dead {
                     return prepared.swap(token).map(Step::taken_if);
                 }
-                Ok(Step::Held(self.describe(token.pid, &liveness)))
+                Ok(Step::Held(describe(token.pid, token.age(), &liveness)))
             }
             Contents::Plain(owner) => {
-                let token = owner.token.as_deref().and_then(Token::parse);
-                let (liveness, age) = match &token {
+                if let Some(token) = owner.token.as_deref().and_then(Token::parse) {
                     // One of ours that crashed in its release.
-                    Some(token) => (judge(token, Here::get(), probe), token.age()),
-                    // A peer that tells its PID alone: its namespace and boot cannot be checked.
-                    None => (
-                        match probe(owner.pid) {
-                            owner::Probe::NotThere | owner::Probe::Zombie => Liveness::Dead,
-                            owner::Probe::There { .. } => Liveness::Alive,
-                        },
-                        wall_age(owner.created_at_ms),
-                    ),
-                };
-                if self.may_reclaim(&liveness, age.max(watched)) {
-                    return self.replace(contents, prepared);
+                    let liveness = judge(&token, Here::get(), probe);
+                    if liveness == Liveness::Dead {
+                        return self.replace(contents, prepared);
+                    }
+                    return Ok(Step::Held(describe(owner.pid, token.age(), &liveness)));
                 }
-                Ok(Step::Held(self.describe(owner.pid, &liveness)))
+                // A peer that tells its PID alone: its namespace and boot cannot be checked.
+                let age = wall_age(owner.created_at_ms).max(watched);
+                match probe(owner.pid) {
+                    Probe::There { .. } => {
+                        Ok(Step::Held(describe(owner.pid, age, &Liveness::Alive)))
+                    }
+                    Probe::NotThere | Probe::Zombie if age >= self.options.stale_after => {
+                        self.replace(contents, prepared)
+                    }
+                    Probe::NotThere | Probe::Zombie => Ok(Step::Held(format!(
+                        "process {} has held it for {} s and is gone; it tells nothing but its \
+                         PID, so it is taken over after {} s",
+                        owner.pid,
+                        age.as_secs(),
+                        self.options.stale_after.as_secs()
+                    ))),
+                }
             }
             Contents::Ownerless { changed_at, .. } => {
                 let age = SystemTime::now()
@@ -267,24 +278,6 @@ impl Lock {
         prepared.move_in(&directory).map(Step::taken_if)
     }
 
-    fn may_reclaim(&self, liveness: &Liveness, age: Duration) -> bool {
-        *liveness == Liveness::Dead && age >= self.options.stale_after
-    }
-
-    fn describe(&self, pid: u32, liveness: &Liveness) -> String {
-        match liveness {
-            Liveness::Alive => format!("process {pid} holds it and lives"),
-            Liveness::Dead => format!(
-                "process {pid} held it and is dead; it is taken over when it is {} s old",
-                self.options.stale_after.as_secs()
-            ),
-            Liveness::Unprovable(why) => format!(
-                "process {pid} held it, and cannot be proven dead from here: {why}; if it is \
-                 gone, remove the lock"
-            ),
-        }
-    }
-
     /// For how long exactly this has been seen in the way.
     fn watch(&mut self, contents: &Contents) -> Duration {
         match &self.watched {
@@ -309,6 +302,20 @@ enum Step {
 impl Step {
     fn taken_if(taken: bool) -> Self {
         if taken { Self::Taken } else { Self::Changed }
+    }
+}
+
+/// Who is in the way, since when, and why that is not changed.
+fn describe(pid: u32, age: Duration, liveness: &Liveness) -> String {
+    let held = format!("process {pid} has held it for {} s", age.as_secs());
+    match liveness {
+        Liveness::Alive => format!("{held} and lives"),
+        Liveness::Dead => format!("{held} and is dead"),
+        // Its time may be counted by another clock than ours.
+        Liveness::Unprovable(why) => format!(
+            "process {pid} holds it, and cannot be proven dead from here: {why}; if it is gone, \
+             remove the lock"
+        ),
     }
 }
 

@@ -122,26 +122,22 @@ fn excludes_a_second_one_until_it_is_dropped() {
     let why = refusal(place.lock(NOW).acquire());
     assert_eq!(
         why,
-        format!("process {} holds it and lives", std::process::id())
+        format!(
+            "process {} has held it for 0 s and lives",
+            std::process::id()
+        )
     );
     assert_eq!(place.names(), ["j.lock"], "what was prepared is removed");
     drop(guard);
     place.lock(NOW).acquire().unwrap();
 }
 
+/// Whatever its age: a crash inside the lock holds nobody up.
 #[test]
-fn is_taken_over_from_a_dead_owner_of_the_configured_age() {
+fn is_taken_over_at_once_from_an_owner_that_is_proven_dead() {
     let place = Place::new();
-    let mut token = dead_token();
-    place.ours(&token);
-    let why = refusal(place.lock(LATER).acquire());
-    assert!(
-        why.contains("is dead; it is taken over when it is 300 s old"),
-        "{why}"
-    );
-
-    token.made_at_ms = token.made_at_ms.saturating_sub(10);
-    let guard = place.lock(Duration::from_millis(5)).acquire().unwrap();
+    place.ours(&dead_token());
+    let guard = place.lock(LATER).acquire().unwrap();
     let text = fs::read_to_string(place.dir().join("owner.json")).unwrap();
     assert!(
         text.contains(&format!("\"pid\":{}", std::process::id())),
@@ -152,11 +148,39 @@ fn is_taken_over_from_a_dead_owner_of_the_configured_age() {
 }
 
 #[test]
+fn says_who_is_in_the_way_and_since_when() {
+    let place = Place::new();
+    let mut token = Token::fresh(Here::get());
+    token.made_at_ms -= 12_500;
+    place.ours(&token);
+    let error = place.lock(LATER).acquire().unwrap_err().to_string();
+    let expected = format!(
+        "the lock {} was not released in time: process {} has held it for 12 s and lives",
+        place.dir().display(),
+        std::process::id()
+    );
+    assert_eq!(error, expected);
+
+    let place = Place::new();
+    let pid = dead_pid();
+    place.plain(Some(&format!(
+        r#"{{"pid":{pid},"token":"x","createdAt":{}}}"#,
+        now_ms() - 100_000
+    )));
+    let why = refusal(place.lock(LATER).acquire());
+    assert!(
+        why.starts_with(&format!("process {pid} has held it for 100 s and is gone"))
+            && why.ends_with("taken over after 300 s"),
+        "{why}"
+    );
+}
+
+#[test]
 fn is_not_taken_over_from_an_owner_that_cannot_be_proven_dead() {
     let here = Here::get();
     let alive = Token::fresh(here);
     let table = [
-        (alive.clone(), "holds it and lives"),
+        (alive.clone(), "has held it for 0 s and lives"),
         (
             Token {
                 boot_id: Some("another".into()),
@@ -203,7 +227,7 @@ fn is_taken_over_when_the_pid_belongs_to_another_process_by_now() {
         ..Token::fresh(Here::get())
     };
     place.ours(&reused);
-    place.lock(NOW).acquire().unwrap();
+    place.lock(LATER).acquire().unwrap();
 }
 
 #[test]
@@ -221,7 +245,7 @@ fn is_taken_over_from_a_zombie() {
         start_ticks: None,
         ..Token::fresh(Here::get())
     });
-    let guard = place.lock(NOW).acquire();
+    let guard = place.lock(LATER).acquire();
     child.wait().unwrap();
     guard.unwrap();
 }
@@ -234,7 +258,7 @@ fn a_plain_peers_lock_is_kept_while_the_peer_lives_whatever_its_age() {
         r#"{{"pid":{pid},"token":"x","createdAt":1}}"#
     )));
     let why = refusal(place.lock(NOW).acquire());
-    assert!(why.contains("holds it and lives"), "{why}");
+    assert!(why.ends_with(" s and lives"), "{why}");
 }
 
 #[test]
@@ -288,7 +312,7 @@ fn one_of_ours_that_crashed_in_its_release_is_judged_by_its_whole_token() {
         r#"{{"pid":{},"token":"{dead}","createdAt":1}}"#,
         dead.pid
     )));
-    place.lock(NOW).acquire().unwrap();
+    place.lock(LATER).acquire().unwrap();
 }
 
 #[test]

@@ -105,8 +105,9 @@ pub(crate) fn other_user() -> Outcome {
     let output = through("setpriv", &NOBODY, &["append", name]).output()?;
     says(
         &output,
-        &format!("process {} holds it and lives", std::process::id()),
+        &format!("process {} has held it", std::process::id()),
     )?;
+    says(&output, " s and lives")?;
     held.release()?;
     let output = through("setpriv", &NOBODY, &["append", name]).output()?;
     says(&output, "appended 1")?;

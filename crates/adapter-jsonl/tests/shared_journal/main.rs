@@ -9,17 +9,20 @@ mod kills;
 mod node;
 mod writer;
 
+use writer::Doom;
+
 use libtest_mimic::{Arguments, Trial};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["writer", path, name, appends] => {
-            return writer::run(path, name, appends.parse().unwrap());
+            return writer::run(path, name, appends.parse().unwrap(), Doom::Never);
         }
+        ["doomed-writer", path, name] => return writer::run(path, name, u64::MAX, Doom::Random),
         ["hold", path] => return writer::hold(path),
         ["append", path] => return writer::append(path),
-        ["soak"] => return kills::run(800).unwrap(),
+        ["soak"] => return kills::run(600).unwrap(),
         ["soak", kills] => return kills::run(kills.parse().unwrap()).unwrap(),
         _ => (),
     }

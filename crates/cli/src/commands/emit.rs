@@ -1,8 +1,9 @@
 //! `headcount emit`: one event into a journal, for shell scripts.
 
-use std::time::SystemTime;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
 
-use headcount::jsonl::{Journal, JournalOptions};
+use headcount::jsonl::{Journal, JournalError, JournalOptions, LockError, LockOptions};
 use headcount_contract::{
     Activity, Capabilities, ChildId, ChildIdentity, ChildState, Details, EventId, EventKind,
     LifecycleEvent, Lineage, SourceEpoch, SourceId, SourceIdentity,
@@ -12,16 +13,39 @@ use serde_json::Value;
 use crate::args::{Common, Emit};
 use crate::commands::{journal_failure, journal_path};
 use crate::exit::{Exit, Failure};
+use crate::term;
 
 pub(super) fn run(common: &Common, emit: Emit) -> Result<Exit, Failure> {
     let path = journal_path(common)?;
     let event = event(emit)?;
-    let mut journal =
-        Journal::open(path, JournalOptions::default()).map_err(|error| journal_failure(&error))?;
-    journal
-        .append(&event)
-        .map_err(|error| journal_failure(&error))?;
+    append(path, &event)?;
     Ok(Exit::OK)
+}
+
+/// For how long a lock is waited for without a word.
+const SILENT: Duration = Duration::from_secs(1);
+
+/// Appends it. Whoever waits for a lock is told for whom.
+fn append(path: &Path, event: &LifecycleEvent) -> Result<(), Failure> {
+    let append_within = |timeout| {
+        let mut options = JournalOptions::default();
+        options.lock.timeout = timeout;
+        Journal::open(path, options)?.append(event)
+    };
+    let patience = LockOptions::default().timeout.saturating_sub(SILENT);
+    let appended = match append_within(SILENT) {
+        Err(JournalError::Lock(LockError::TimedOut { path, holder })) => {
+            term::note(format_args!(
+                "waiting up to {} s for {}: {holder}",
+                patience.as_secs(),
+                path.display()
+            ));
+            append_within(patience)
+        }
+        appended => appended,
+    };
+    appended.map_err(|error| journal_failure(&error))?;
+    Ok(())
 }
 
 /// The event that the options describe. It has no sequence: one script knows nothing of another's.

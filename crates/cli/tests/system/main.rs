@@ -9,4 +9,5 @@ mod plain;
 mod program;
 mod schemas;
 mod stop;
+mod stream;
 mod volume;
