@@ -76,7 +76,7 @@ async fn many_children_of_mixed_behaviour_lose_leave_and_leak_nothing() {
 #[ignore = "it counts the descriptors of the whole process; another test runs it in its own"]
 async fn stress_in_this_process() {
     let report = stress(Load {
-        children: 117,
+        children: 121,
         at_once: 45,
         seed: fastrand::u64(..1 << 32),
     })
