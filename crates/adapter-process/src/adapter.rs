@@ -53,8 +53,7 @@ fn example_config() -> Value {
 }
 
 fn build(spec: AdapterSpec) -> Result<Arc<dyn ChildLifecycleAdapter>, AdapterError> {
-    let options: ProcessOptions = serde_json::from_value(config_object(spec.config)?)
-        .map_err(|error| AdapterError::new(AdapterErrorKind::InvalidConfig, error.to_string()))?;
+    let options = ProcessOptions::read(&config_object(spec.config)?)?;
     let adapter = adapter(options, spec.source)?;
     Ok(Arc::new(adapter))
 }

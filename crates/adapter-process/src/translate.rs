@@ -56,7 +56,7 @@ pub(crate) fn ended(identity: &ProcessIdentity, end: &End, at: Timestamp) -> Sta
         _ if end.asked_by == AskedBy::Host => (RunStatus::Stopped, Outcome::Cancelled),
         Cause::Code(0) => (RunStatus::Stopped, Outcome::Completed),
         Cause::Code(_) | Cause::Signal { .. } => (RunStatus::Crashed, Outcome::Failed),
-        // Gone, and nobody can say how.
+        // Gone, and nobody can say how: a fact, which only the host makes an end of (rule L4).
         Cause::Unknown => (RunStatus::Crashed, Outcome::Lost),
     };
     StatusChange::new(status, at)
@@ -81,7 +81,14 @@ fn end_details(identity: &ProcessIdentity, end: &End) -> Details {
             }
             add("coreDumped", json!(core_dumped));
         }
-        Cause::Unknown => {}
+        Cause::Unknown => {
+            add("observation", json!("vanished"));
+            add(
+                "message",
+                json!("the process is gone, and how it ended cannot be known"),
+            );
+            add("terminalCause", json!("unknown"));
+        }
     }
     add("stopRequested", json!(end.asked_by == AskedBy::Host));
     add("escalated", json!(end.escalated));
@@ -93,7 +100,7 @@ fn end_details(identity: &ProcessIdentity, end: &End) -> Details {
         add("leftovers", json!(end.leftovers));
     }
     let basis = match end.cause {
-        Cause::Unknown => "exit_status_unavailable",
+        Cause::Unknown => "process_gone",
         _ => "process_exit",
     };
     add("basis", json!(basis));

@@ -53,7 +53,8 @@ pub struct StatusChange {
     /// When.
     pub timestamp: Timestamp,
     /// How the run ended, where the runtime tells it more exactly than the status does: `stopped`
-    /// is a completed run, or a cancelled one if a stop had been asked for.
+    /// is a completed run, or a cancelled one if a stop had been asked for. `lost` says that the run
+    /// is over and nobody can tell how: no end of the child, which only the host finds lost.
     pub outcome: Option<Outcome>,
     /// Facts such as a pid or an exit code.
     pub details: Details,

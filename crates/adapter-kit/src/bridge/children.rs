@@ -43,6 +43,8 @@ pub(super) struct Child {
     handle: Option<Handle>,
     stop_requested: bool,
     pub(super) successor: Successor,
+    /// It is over, or the run that told of it is, and nobody can say what it came to.
+    pub(super) unproven: bool,
     /// For a child that a run told of.
     pub(super) reported: Option<Reported>,
 }
@@ -70,8 +72,14 @@ impl Child {
             handle: None,
             stop_requested: false,
             successor: Successor::None,
+            unproven: false,
             reported: None,
         }
+    }
+
+    /// Whether it can tell nothing more.
+    pub(super) fn is_over(&self) -> bool {
+        self.state.is_terminal() || self.unproven
     }
 }
 
@@ -195,8 +203,11 @@ impl Children {
         let Some(child) = self.by_id.get_mut(id) else {
             return Changed::No;
         };
-        if child.state.is_terminal() || child.state == state {
+        if child.is_over() || child.state == state {
             return Changed::No;
+        }
+        if state == ChildState::LOST {
+            return self.vanish(id, at, details);
         }
         child.state = state;
         let ChildState::Terminal(outcome) = state else {
@@ -213,6 +224,34 @@ impl Children {
         self.leave_reported(id, at);
         self.keep_ended(id);
         Changed::Ended(ended)
+    }
+
+    /// A run is over and its runtime cannot say how. Nor can this adapter: it tells what is known and
+    /// leaves the child out of its snapshots, so that the host looks into it and, when that fails,
+    /// finds it lost (rules 6, L4).
+    fn vanish(&mut self, id: &ChildId, at: Timestamp, details: Details) -> Changed {
+        self.emit(id, EventKind::Diagnostic(None), at, details, None);
+        let Some(child) = self.by_id.get_mut(id) else {
+            return Changed::No;
+        };
+        child.unproven = true;
+        child.handle = None;
+        let ended = EndedRun {
+            outcome: Outcome::Lost,
+            lasted: at.saturating_since(child.created_at),
+            attempt: child.identity.lineage().attempt(),
+        };
+        self.keep_ended(id);
+        if !self.leave_reported(id, at) {
+            self.volunteer_snapshot(at);
+        }
+        Changed::Ended(ended)
+    }
+
+    /// Tells at once what is left out from now on.
+    pub(super) fn volunteer_snapshot(&mut self, at: Timestamp) {
+        let snapshot = self.snapshot(at);
+        self.fanout.publish(Signal::Snapshot(snapshot.into()));
     }
 
     pub(super) fn keep_ended(&mut self, id: &ChildId) {
@@ -234,11 +273,7 @@ impl Children {
         details: Details,
         activity: Option<Activity>,
     ) {
-        if self
-            .by_id
-            .get(id)
-            .is_some_and(|child| !child.state.is_terminal())
-        {
+        if self.by_id.get(id).is_some_and(|child| !child.is_over()) {
             self.emit(id, kind, at, details, activity);
         }
     }
@@ -286,6 +321,7 @@ impl Children {
         Some(match &child.handle {
             _ if child.state.is_terminal() => Standing::Ended,
             _ if let Some(reported) = &child.reported => Standing::Reported(reported.by.clone()),
+            _ if child.unproven => Standing::Ended,
             Some(handle) => Standing::Live(handle.clone()),
             None => Standing::Starting,
         })
@@ -335,7 +371,7 @@ impl Children {
     pub(super) fn live(&self) -> impl Iterator<Item = &ChildId> {
         self.by_id
             .iter()
-            .filter(|(_, child)| !child.state.is_terminal() && child.reported.is_none())
+            .filter(|(_, child)| !child.is_over() && child.reported.is_none())
             .map(|(id, _)| id)
     }
 
@@ -346,7 +382,7 @@ impl Children {
         let mut children: Vec<_> = self
             .by_id
             .values()
-            .filter(|child| child.announced && !child.is_unproven())
+            .filter(|child| child.announced && !child.unproven)
             .map(|child| {
                 let listed = SnapshotChild::with_identity(child.identity.clone(), child.state);
                 match child.sequence {

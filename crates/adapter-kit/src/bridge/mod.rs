@@ -31,6 +31,8 @@ use crate::{EventMint, Fanout, HealthCell};
 ///   started ([`Announce`]); a start that fails ends the child `failed` with the cause.
 /// - `starting`, `ready`, `stopped` and `crashed` become `starting`, `running`, the outcome that the
 ///   runtime tells (else `completed`, or `cancelled` after a cancel), and `failed`.
+/// - A run that the runtime calls `lost` is over and nobody can say how. Only the host finds a child
+///   lost (rule L4): it gets a diagnostic, and a snapshot that leaves the child out.
 /// - Snapshots are complete for all runs: they are ours.
 /// - With a plan it has finished once that is over: its last run has ended, and no other follows.
 /// - A slow subscriber misses output first, and is told; it never holds up another.

@@ -9,7 +9,7 @@ use headcount_contract::{Outcome, StartInput};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EndedRun {
-    /// How it ended.
+    /// How it ended; `lost` if it is over and nobody can say how.
     pub outcome: Outcome,
     /// How long it lasted, from its creation, by the clock of its events.
     pub lasted: Duration,

@@ -17,8 +17,6 @@ pub(super) struct Reported {
     pub(super) by: ChildId,
     /// That run's own epoch and position.
     last: Option<(SourceEpoch, Sequence)>,
-    /// The run has ended before it: what became of it is not known.
-    unproven: bool,
 }
 
 /// Why an event was not taken.
@@ -30,15 +28,6 @@ pub(super) enum NotTaken {
     Wrong(&'static str),
 }
 
-impl Child {
-    /// Whether nobody can say any more how it stands.
-    pub(super) fn is_unproven(&self) -> bool {
-        self.reported
-            .as_ref()
-            .is_some_and(|reported| reported.unproven)
-    }
-}
-
 impl Children {
     /// Takes an event that a run told, under a name that is unique among all runs: the run's id, a
     /// slash, and the name that the run gave.
@@ -47,7 +36,7 @@ impl Children {
         by: &ChildId,
         event: &LifecycleEvent,
     ) -> Result<(), NotTaken> {
-        if self.by_id.get(by).is_none_or(|run| run.state.is_terminal()) {
+        if self.by_id.get(by).is_none_or(Child::is_over) {
             return Err(NotTaken::NoEffect);
         }
         let identity = under(by, event.child())?;
@@ -86,7 +75,6 @@ impl Children {
                 child.reported = Some(Reported {
                     by: by.clone(),
                     last: position,
-                    unproven: false,
                 });
                 self.by_id.insert(id.clone(), child);
             }
@@ -124,27 +112,25 @@ impl Children {
     }
 
     /// A run has ended. What it told of and has not ended is unproven from now on: it is in no
-    /// snapshot, so that whoever projects looks into it and in the end counts it as lost.
-    pub(super) fn leave_reported(&mut self, by: &ChildId, at: Timestamp) {
+    /// snapshot, so that whoever projects looks into it and in the end counts it as lost. Returns
+    /// whether there was any.
+    pub(super) fn leave_reported(&mut self, by: &ChildId, at: Timestamp) -> bool {
         if self.reported == 0 {
-            return;
+            return false;
         }
         let mut left: Vec<_> = self
             .by_id
             .iter_mut()
-            .filter(|(_, child)| !child.state.is_terminal())
+            .filter(|(_, child)| !child.is_over())
             .filter_map(|(id, child)| {
-                let reported = child
-                    .reported
-                    .as_mut()
-                    .filter(|r| r.by == *by && !r.unproven)?;
-                reported.unproven = true;
+                child.reported.as_ref().filter(|told| told.by == *by)?;
+                child.unproven = true;
                 Some(id.clone())
             })
             .collect();
         left.sort();
         if left.is_empty() {
-            return;
+            return false;
         }
         self.reported -= left.len();
         for id in &left {
@@ -165,8 +151,8 @@ impl Children {
             }
             self.keep_ended(id);
         }
-        let snapshot = self.snapshot(at);
-        self.fanout.publish(Signal::Snapshot(snapshot.into()));
+        self.volunteer_snapshot(at);
+        true
     }
 }
 

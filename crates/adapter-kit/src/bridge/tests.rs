@@ -4,6 +4,7 @@ use std::sync::Mutex;
 
 use futures_util::{StreamExt, stream};
 use headcount_contract::*;
+use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
 use super::*;
@@ -167,6 +168,43 @@ async fn a_run_becomes_a_child_with_one_end() {
             "run-e-1 0 terminal failed",
         ]
     );
+}
+
+/// Only the host finds a child lost (rule L4): its adapter tells what it knows and answers for the
+/// child no longer.
+#[tokio::test]
+async fn a_run_of_unknown_outcome_is_told_gone_and_left_to_the_host() {
+    let mut fixture = Fixture::new();
+    let (child, run) = fixture.start().await;
+    run.status(RunStatus::Ready);
+    run.told("a", 0, EventKind::Created);
+    let gone = StatusChange::new(RunStatus::Crashed, at(1))
+        .with_outcome(Outcome::Lost)
+        .with_details(Details::from_iter([("observation", json!("vanished"))]));
+    run.events.send(RunEvent::Status(gone)).unwrap();
+    assert_eq!(
+        fixture.events(5).await,
+        [
+            "run-e-1 0 created created",
+            "run-e-1 0 state_changed running",
+            "run-e-1/a 0 created created",
+            "run-e-1 0 diagnostic -",
+            "run-e-1/a 0 diagnostic -",
+        ]
+    );
+    let Some(Signal::Snapshot(Snapshot::Complete(volunteered))) = fixture.signals.next().await
+    else {
+        panic!("the omission is told at once")
+    };
+    assert_eq!(*volunteered.coverage(), Coverage::All);
+    assert!(volunteered.children().is_empty(), "{volunteered:?}");
+    assert_eq!(
+        fixture.adapter.cancel(&child, None).await.unwrap(),
+        CancelOutcome::AlreadyEnded
+    );
+    fixture.adapter.restart(&child).await.unwrap_err();
+    fixture.adapter.close(Urgency::Graceful).await.unwrap();
+    assert!(fixture.signals.next().await.is_none(), "nothing follows");
 }
 
 #[tokio::test]

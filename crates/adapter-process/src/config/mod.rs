@@ -13,6 +13,7 @@ use headcount_adapter_kit::duration;
 use headcount_contract::{AdapterError, AdapterErrorKind, ChildId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 pub use self::ready::{
     ExecCheck, HttpCheck, Listener, LogCheck, OnTimeout, Readiness, ReadyCheck, TcpCheck,
@@ -193,6 +194,17 @@ impl ProcessOptions {
         }
     }
 
+    /// Reads options from a configuration. What only [`check`](Self::check) finds is not found here.
+    pub(crate) fn read(config: &Value) -> Result<Self, AdapterError> {
+        Self::deserialize(config).map_err(|error| {
+            let wrong = AdapterError::new(AdapterErrorKind::InvalidConfig, error.to_string());
+            match wrong_key(config) {
+                Some(key) => wrong.with_context("key", key),
+                None => wrong,
+            }
+        })
+    }
+
     /// Checks what the types do not: everything that could only fail at the start or later.
     ///
     /// # Errors
@@ -262,6 +274,18 @@ impl ProcessOptions {
         name.filter(|name| ChildId::new(name.as_str()).is_ok())
             .unwrap_or_else(|| "process".to_owned())
     }
+}
+
+/// The key whose value cannot be read: the reader's own messages tell only what is wrong with it.
+fn wrong_key(config: &Value) -> Option<&str> {
+    let alone = |key: &str, value: &Value| {
+        let mut alone = json!({ "command": "a" });
+        alone[key] = value.clone();
+        ProcessOptions::deserialize(alone)
+    };
+    let mut given = config.as_object()?.iter();
+    let wrong = given.find(|(key, value)| alone(key, value).is_err());
+    wrong.map(|(key, _)| key.as_str())
 }
 
 /// More than any line of text; a batch of lines must stay far below 4 GiB.

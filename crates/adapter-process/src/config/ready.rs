@@ -182,6 +182,10 @@ impl Readiness {
                     "the path must begin with `/` and have no spaces or control characters";
                 Some(("ready.check.http.path", message.into()))
             }
+            ReadyCheck::Http(check) if check.request_timeout.is_zero() => Some((
+                "ready.check.http.request_timeout",
+                "a request must be given some time".into(),
+            )),
             ReadyCheck::Tcp(check) if check.port == 0 => {
                 Some(("ready.check.tcp.port", "the port must not be 0".into()))
             }
@@ -207,6 +211,10 @@ impl Readiness {
                 let message = "the command must not be empty or contain a NUL byte";
                 Some(("ready.check.exec", message.into()))
             }
+            ReadyCheck::Exec(check) if check.request_timeout.is_zero() => Some((
+                "ready.check.exec.request_timeout",
+                "a try must be given some time".into(),
+            )),
             _ => None,
         }
     }

@@ -3,6 +3,7 @@
 // `--cfg headcount_portable` builds on Unix what other systems get, so that it can be checked there.
 #[cfg(all(unix, not(headcount_portable)))]
 mod leader;
+mod plan;
 #[cfg(any(not(unix), headcount_portable))]
 mod portable;
 #[cfg(all(unix, not(headcount_portable)))]
@@ -18,17 +19,18 @@ mod sys;
 
 use std::sync::Arc;
 
+pub(crate) use self::plan::{Output, SpawnPlan, Spawned};
 #[cfg(any(not(unix), headcount_portable))]
 pub(crate) use self::portable::{
-    KILL, Leader, Pipe, Pressure, Processes, SpawnPlan, Spawned, find_program, holders,
-    listening_sockets, sockets_of, spawn,
+    KILL, Leader, Pipe, Pressure, Processes, find_program, holders, listening_sockets, sockets_of,
+    spawn,
 };
 #[cfg(all(unix, not(headcount_portable)))]
 pub(crate) use self::{
     leader::{KILL, Leader},
     pressure::Pressure,
     procfs::{Processes, holders, listening_sockets, sockets_of},
-    spawn::{Pipe, SpawnPlan, Spawned, find_program, spawn},
+    spawn::{Pipe, find_program, spawn},
 };
 
 /// What tells a process from every other one that bears its number (supervision, adopting a PID).
@@ -57,7 +59,7 @@ pub(crate) enum Cause {
 pub(crate) enum Group {
     /// No live member.
     Gone,
-    /// These live.
+    /// These live; nobody is named where the system did not show who.
     #[cfg_attr(any(not(unix), headcount_portable), allow(dead_code))] // nobody can tell there
     Members(Vec<u32>),
 }
@@ -68,13 +70,6 @@ pub(crate) struct Tree {
     pub(crate) pids: Vec<u32>,
     /// Those of them that are in another group.
     pub(crate) escaped: Vec<u32>,
-}
-
-/// What becomes of the output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Output {
-    Piped,
-    Discarded,
 }
 
 /// How much is used of what may be used.

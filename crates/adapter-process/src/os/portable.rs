@@ -1,11 +1,9 @@
 //! Where there are neither process groups nor signals that we know of: a process alone, started,
 //! read and killed. The adapter's limitations say what is missing.
 
-use std::collections::{BTreeMap, HashSet};
-use std::ffi::{OsStr, OsString};
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -13,7 +11,7 @@ use headcount_contract::{StartError, StartErrorKind};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 
-use super::{Cause, Group, Output, ProcessIdentity, Share, Tree};
+use super::{Cause, Group, ProcessIdentity, Share, SpawnPlan, Spawned, Tree};
 
 /// There are no signals: a stop is a kill.
 pub(crate) const KILL: i32 = 9;
@@ -82,29 +80,6 @@ fn cause_of(status: io::Result<std::process::ExitStatus>) -> Cause {
         Ok(Some(code)) => Cause::Code(code),
         _ => Cause::Unknown,
     }
-}
-
-/// What is to be started.
-#[derive(Debug)]
-pub(crate) struct SpawnPlan<'a> {
-    pub(crate) program: &'a Path,
-    pub(crate) called: &'a OsStr,
-    pub(crate) args: &'a [String],
-    pub(crate) cwd: &'a Path,
-    pub(crate) env: &'a BTreeMap<OsString, OsString>,
-    pub(crate) output: Output,
-    pub(crate) lifecycle_fd: Option<u16>,
-    #[allow(dead_code)] // no system but Linux does this; the limitations say so
-    pub(crate) end_with_host: Option<i32>,
-}
-
-/// What was started.
-#[derive(Debug)]
-pub(crate) struct Spawned {
-    pub(crate) leader: Leader,
-    pub(crate) stdout: Option<Pipe>,
-    pub(crate) stderr: Option<Pipe>,
-    pub(crate) lifecycle: Option<Pipe>,
 }
 
 /// The reading end of an output pipe, with what was read and not taken.
@@ -191,21 +166,8 @@ pub(crate) fn spawn(plan: &SpawnPlan<'_>) -> Result<Spawned, StartError> {
             "this system hands no descriptors to a process; leave `lifecycle_fd` out",
         ));
     }
-    let output = || match plan.output {
-        Output::Piped => Stdio::piped(),
-        Output::Discarded => Stdio::null(),
-    };
-    let mut command = Command::new(plan.program);
-    command
-        .args(plan.args)
-        .current_dir(plan.cwd)
-        .env_clear()
-        .envs(plan.env)
-        .stdin(Stdio::null())
-        .stdout(output())
-        .stderr(output())
-        .kill_on_drop(true);
-    let mut child = command.spawn().map_err(|error| {
+    let mut command = Command::from(plan.command());
+    let mut child = command.kill_on_drop(true).spawn().map_err(|error| {
         let kind = match error.kind() {
             io::ErrorKind::NotFound => StartErrorKind::NotFound,
             io::ErrorKind::PermissionDenied => StartErrorKind::NotExecutable,

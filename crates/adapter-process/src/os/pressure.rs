@@ -23,10 +23,11 @@ impl Pressure {
         let recent = Instant::now()
             .checked_sub(RECENT)
             .unwrap_or_else(Instant::now);
+        let files = file_limit();
         Self {
             files: Share {
-                used: lowest_free_descriptor(),
-                limit: file_limit(),
+                used: lowest_free_descriptor().unwrap_or(files),
+                limit: files,
             },
             processes: Share {
                 used: Processes::read(recent).pids().count() as u64,
@@ -38,11 +39,11 @@ impl Pressure {
 }
 
 /// Descriptors are given lowest first, so that the next one tells how many are open without
-/// counting them.
-fn lowest_free_descriptor() -> u64 {
+/// counting them. None where there is no more to give.
+fn lowest_free_descriptor() -> Option<u64> {
     use std::os::fd::AsRawFd;
-    let next = std::fs::File::open("/dev/null").map(|file| file.as_raw_fd());
-    next.map_or(u64::MAX, |fd| fd.unsigned_abs().into())
+    let next = std::fs::File::open("/dev/null").ok()?;
+    Some(next.as_raw_fd().unsigned_abs().into())
 }
 
 fn file_limit() -> u64 {

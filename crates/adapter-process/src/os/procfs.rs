@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -13,6 +13,9 @@ use super::{ProcessIdentity, Tree};
 #[derive(Debug, Default)]
 pub(crate) struct Processes {
     entries: Vec<Process>,
+    /// The system refused to show some, as it does when no more files can be opened: who is missing
+    /// here may live.
+    incomplete: bool,
 }
 
 /// One process, as its `stat` file has it.
@@ -44,15 +47,30 @@ impl Processes {
 
     #[cfg(target_os = "linux")]
     fn read_now() -> Self {
+        let Ok(listed) = fs::read_dir("/proc") else {
+            return Self::unreadable();
+        };
         let mut text = Vec::with_capacity(512);
-        let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let entries = pids.filter_map(|entry| {
-            let pid = entry.file_name().to_str()?.parse().ok()?;
-            Process::read(pid, &mut text)
-        });
-        let mut entries: Vec<_> = entries.collect();
-        entries.sort_unstable_by_key(|process| process.pid);
-        Self { entries }
+        let mut table = Self::default();
+        for entry in listed {
+            let Ok(entry) = entry else {
+                table.incomplete = true;
+                break;
+            };
+            let Some(pid) = entry
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok())
+            else {
+                continue;
+            };
+            match Process::read(pid, &mut text) {
+                Ok(process) => table.entries.extend(process),
+                Err(error) => table.incomplete |= !has_gone(&error),
+            }
+        }
+        table.entries.sort_unstable_by_key(|process| process.pid);
+        table
     }
 
     /// Elsewhere sysinfo lists the processes, and the system tells their groups.
@@ -60,7 +78,7 @@ impl Processes {
     fn read_now() -> Self {
         use sysinfo::{ProcessRefreshKind, ProcessStatus, ProcessesToUpdate, System};
         let Ok(mut system) = System::new() else {
-            return Self::default();
+            return Self::unreadable();
         };
         let what = ProcessRefreshKind::nothing();
         system.refresh_processes_specifics(ProcessesToUpdate::All, true, what);
@@ -80,7 +98,22 @@ impl Processes {
         });
         let mut entries: Vec<_> = listed.collect();
         entries.sort_unstable_by_key(|process| process.pid);
-        Self { entries }
+        Self {
+            incomplete: entries.is_empty(),
+            entries,
+        }
+    }
+
+    fn unreadable() -> Self {
+        Self {
+            entries: Vec::new(),
+            incomplete: true,
+        }
+    }
+
+    /// Whether everybody is in it.
+    pub(crate) fn is_complete(&self) -> bool {
+        !self.incomplete
     }
 
     /// All pids.
@@ -140,13 +173,10 @@ impl Processes {
 }
 
 impl Process {
-    fn read(pid: u32, text: &mut Vec<u8>) -> Option<Self> {
+    fn read(pid: u32, text: &mut Vec<u8>) -> io::Result<Option<Self>> {
         text.clear();
-        fs::File::open(format!("/proc/{pid}/stat"))
-            .ok()?
-            .read_to_end(text)
-            .ok()?;
-        Self::parse(text)
+        fs::File::open(format!("/proc/{pid}/stat"))?.read_to_end(text)?;
+        Ok(Self::parse(text))
     }
 
     /// Reads `pid (name) state ppid pgrp …`. A name may hold spaces and brackets, so the fields are
@@ -168,6 +198,11 @@ impl Process {
             start_ticks,
         })
     }
+}
+
+/// Whether a process cannot be read because it is no more.
+fn has_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
 /// Who holds one of these pipes open, among the processes that started no earlier than `since`.
@@ -238,9 +273,10 @@ fn number<T: std::str::FromStr>(digits: &[u8]) -> Option<T> {
 impl ProcessIdentity {
     /// What `/proc` says of a process; elsewhere the number alone.
     pub(super) fn read(pid: u32) -> Self {
+        let process = Process::read(pid, &mut Vec::with_capacity(512));
         Self {
             pid,
-            start_ticks: Process::read(pid, &mut Vec::with_capacity(512)).map(|p| p.start_ticks),
+            start_ticks: process.ok().flatten().map(|process| process.start_ticks),
             boot_id: boot_id(),
         }
     }
@@ -286,6 +322,7 @@ mod tests {
             start_ticks: 0,
         };
         let table = Processes {
+            incomplete: false,
             entries: vec![
                 process(5, 20, 5, false),
                 process(10, 1, 10, false),

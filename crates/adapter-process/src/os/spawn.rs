@@ -1,42 +1,15 @@
 //! Starting a process: the program found first, the true cause where it fails.
 
-use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use headcount_contract::{StartError, StartErrorKind};
 use tokio::net::unix::pipe;
 
-use super::{Leader, Output, spawner, sys};
-
-/// What is to be started.
-#[derive(Debug)]
-pub(crate) struct SpawnPlan<'a> {
-    pub(crate) program: &'a Path,
-    /// How the program was called, for its own messages.
-    pub(crate) called: &'a OsStr,
-    pub(crate) args: &'a [String],
-    pub(crate) cwd: &'a Path,
-    pub(crate) env: &'a BTreeMap<OsString, OsString>,
-    pub(crate) output: Output,
-    /// The descriptor that becomes the writing end of a pipe.
-    pub(crate) lifecycle_fd: Option<u16>,
-    /// The signal that the system sends it when the host dies.
-    pub(crate) end_with_host: Option<i32>,
-}
-
-/// What was started.
-#[derive(Debug)]
-pub(crate) struct Spawned {
-    pub(crate) leader: Leader,
-    pub(crate) stdout: Option<Pipe>,
-    pub(crate) stderr: Option<Pipe>,
-    pub(crate) lifecycle: Option<Pipe>,
-}
+use super::{Leader, SpawnPlan, Spawned, spawner, sys};
 
 /// The reading end of an output pipe. Holds no buffer.
 #[derive(Debug)]
@@ -71,21 +44,8 @@ impl Pipe {
 
 /// Starts a process as the leader of its own group, with no input.
 pub(crate) fn spawn(plan: &SpawnPlan<'_>) -> Result<Spawned, StartError> {
-    let output = || match plan.output {
-        Output::Piped => Stdio::piped(),
-        Output::Discarded => Stdio::null(),
-    };
-    let mut command = Command::new(plan.program);
-    command
-        .arg0(plan.called)
-        .args(plan.args)
-        .current_dir(plan.cwd)
-        .env_clear()
-        .envs(plan.env)
-        .stdin(Stdio::null())
-        .stdout(output())
-        .stderr(output())
-        .process_group(0);
+    let mut command = plan.command();
+    command.arg0(plan.called).process_group(0);
     let lifecycle = match plan.lifecycle_fd {
         Some(at) => Some(lifecycle_pipe(&mut command, at).map_err(|error| why_not(plan, error))?),
         None => None,

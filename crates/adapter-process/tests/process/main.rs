@@ -4,9 +4,11 @@
 
 mod adapter;
 mod faults;
+mod health;
 mod random;
 mod readiness;
 mod runtime;
+mod server;
 mod stress;
 mod supervision;
 mod support;

@@ -1,86 +1,15 @@
 //! When a run is told ready (fault 8): by a success of its own server, whatever else answers.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use headcount_adapter_process::{Listener, OnTimeout, ProcessOptions, Readiness, ReadyCheck};
 use headcount_contract::*;
 
+use crate::server::*;
 use crate::support::*;
-
-/// What a server in this process answers to its first requests; the last answer is repeated, and
-/// an empty one keeps the request waiting for ever.
-fn serve(
-    address: impl Into<SocketAddr>,
-    answers: &[&str],
-    delay: Duration,
-) -> (u16, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind(address.into()).unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let asked = Arc::new(AtomicUsize::new(0));
-    let answers: Vec<String> = answers.iter().map(|answer| (*answer).to_owned()).collect();
-    let counted = asked.clone();
-    std::thread::spawn(move || {
-        let mut kept = Vec::new();
-        for stream in listener.incoming().map_while(Result::ok) {
-            let mut stream = stream;
-            let at = counted.fetch_add(1, Ordering::Relaxed);
-            let answer = &answers[at.min(answers.len() - 1)];
-            let mut request = [0; 1024];
-            let read = stream.read(&mut request).unwrap_or(0);
-            if answer.is_empty() && read > 0 {
-                kept.push(stream);
-                continue;
-            }
-            std::thread::sleep(delay);
-            let _ = stream.write_all(answer.as_bytes());
-        }
-    });
-    (port, asked)
-}
-
-const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nready";
-const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";
-
-/// A process that sleeps, whose readiness is a server that is not its own.
-fn sleeper(mut check: ReadyCheck, timeout: Duration) -> ProcessOptions {
-    match &mut check {
-        ReadyCheck::Http(http) => http.listener = Listener::Any,
-        ReadyCheck::Tcp(tcp) => tcp.listener = Listener::Any,
-        _ => {}
-    }
-    let mut options = ProcessOptions::new("sleep");
-    options.args = vec!["30".into()];
-    let mut readiness = Readiness::new(check);
-    readiness.interval = Duration::from_millis(10);
-    readiness.timeout = timeout;
-    options.ready = Some(readiness);
-    options
-}
-
-/// The events up to and with readiness, or the end.
-async fn until_settled(handle: &Arc<dyn RunHandle>) -> Vec<RunEvent> {
-    let mut stream = handle.subscribe();
-    let mut events = Vec::new();
-    while handle.status() == RunStatus::Starting {
-        match within(stream.next()).await {
-            Some(event) => events.push(event),
-            None => break,
-        }
-    }
-    events
-}
-
-async fn becomes_ready(options: ProcessOptions) {
-    let handle = start(options).await;
-    until_settled(&handle).await;
-    assert_eq!(handle.status(), RunStatus::Ready);
-    within(handle.stop()).await.unwrap();
-}
 
 /// Runs until the readiness times out, and returns everything told.
 async fn never_ready(mut options: ProcessOptions) -> Vec<RunEvent> {
@@ -94,9 +23,6 @@ async fn never_ready(mut options: ProcessOptions) -> Vec<RunEvent> {
     assert!(transcript(&events).contains("error: the process was not ready within 300ms"));
     events
 }
-
-const LONG: Duration = Duration::from_secs(20);
-const AT_ONCE: Duration = Duration::ZERO;
 
 #[tokio::test]
 async fn f08_a_success_makes_it_ready_and_ends_the_probing() {
@@ -115,18 +41,6 @@ async fn f08_a_success_makes_it_ready_and_ends_the_probing() {
 async fn f08_a_slow_success_counts_although_it_takes_longer_than_the_interval() {
     let (port, _) = serve((Ipv4Addr::LOCALHOST, 0), &[OK], Duration::from_millis(400));
     becomes_ready(sleeper(ReadyCheck::http(port), LONG)).await;
-}
-
-#[tokio::test]
-async fn f08_a_server_on_the_ipv6_loopback_alone_counts() {
-    let Ok(probe) = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) else {
-        eprintln!("skipped, because this machine has no IPv6 loopback");
-        return;
-    };
-    drop(probe);
-    let (port, _) = serve((Ipv6Addr::LOCALHOST, 0), &[OK], AT_ONCE);
-    becomes_ready(sleeper(ReadyCheck::http(port), LONG)).await;
-    becomes_ready(sleeper(ReadyCheck::tcp(port), LONG)).await;
 }
 
 #[tokio::test]

@@ -12,6 +12,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::select_ok;
 use headcount_contract::{Details, RunEvent};
 use serde_json::json;
 use tokio::net::TcpStream;
@@ -58,13 +60,9 @@ pub(super) async fn probe(
 
 async fn until_connected(check: &TcpCheck, interval: Duration, owner: &mut Owner<'_>) {
     loop {
-        let v4 = TcpStream::connect(("127.0.0.1", check.port));
-        let v6 = TcpStream::connect(("::1", check.port));
-        let connected = match v4.await {
-            Ok(stream) => Ok(stream),
-            Err(_) => v6.await,
-        };
-        if connected.is_ok() && owner.is_right() {
+        // At once, because one that is never answered must not hide the other.
+        let tries = ["127.0.0.1", "::1"].map(|host| TcpStream::connect((host, check.port)).boxed());
+        if select_ok(tries).await.is_ok() && owner.is_right() {
             return;
         }
         tokio::time::sleep(interval).await;

@@ -1,22 +1,25 @@
 //! One run from its start to its one terminal event.
 
+mod ending;
+
 use std::future::{Future, pending};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use futures_util::FutureExt;
 use headcount_contract::{Details, OutputStream, RunEvent, RunStatus, StatusChange, StopSignal};
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
-use super::lifecycle::LifecycleReader;
-use super::reader::{LineWatch, Read, Reader, now};
-use super::sampler::{Sampling, escaped_event};
-use super::stop::{Stop, StopLevel, StopStep};
-use super::{Control, Ending, Hub, ready};
 use crate::config::{OnTimeout, ProcessOptions, ReadyCheck};
-use crate::os::{Cause, Group, KILL, Leader, Pipe, Processes, Spawned, holders};
-use crate::translate::{AskedBy, End, ended, identity_details};
+use crate::os::{Cause, Leader, Pipe, Spawned};
+use crate::source::lifecycle::LifecycleReader;
+use crate::source::reader::{LineWatch, Read, Reader, now};
+use crate::source::sampler::Sampling;
+use crate::source::stop::{Stop, StopLevel};
+use crate::source::{Control, Hub, ready};
+use crate::translate::{AskedBy, identity_details};
 
 /// How long a reader waits for a subscriber that is behind before it goes on without it.
 ///
@@ -27,8 +30,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const READS_IN_A_ROW: usize = 8;
 /// The pause between two activities.
 const ACTIVITY_PAUSE: Duration = Duration::from_secs(1);
-/// How old the table of processes may be in which a stop looks for those it will not reach.
-const RECENT: Duration = Duration::from_millis(100);
 
 /// What of the options a running supervisor needs.
 #[derive(Debug, Clone, Copy)]
@@ -189,9 +190,20 @@ impl Supervisor {
     fn ready(&mut self) {
         self.readiness = None;
         self.watch.want_nothing();
-        if self.exit.is_none() && self.stop.is_none() && self.leader.has_ended().is_none() {
+        let stopping = self.stop.is_some() || self.is_asked_to_stop();
+        if self.exit.is_none() && !stopping && self.leader.has_ended().is_none() {
             self.status(RunStatus::Ready);
         }
+    }
+
+    /// Whether the end was asked for, even if its turn has not come yet.
+    fn is_asked_to_stop(&mut self) -> bool {
+        let by_signal = self.host_stop.as_mut().and_then(FutureExt::now_or_never);
+        if by_signal.is_some() {
+            self.host_stop = None;
+            self.control.ask(StopLevel::Graceful);
+        }
+        self.control.level() != StopLevel::None
     }
 
     /// Runs until the terminal event has been told.
@@ -292,7 +304,8 @@ impl Supervisor {
         {
             self.heartbeat = Some((now + interval, interval));
             if self.leader.has_ended().is_none() {
-                self.hub.push(&RunEvent::Heartbeat(super::reader::now()));
+                self.hub
+                    .push(&RunEvent::Heartbeat(SystemTime::now().into()));
             }
         }
         if let Some((at, interval)) = self.sample
@@ -307,7 +320,7 @@ impl Supervisor {
             self.activity_at = now + ACTIVITY_PAUSE;
             self.hub.push(&RunEvent::Activity {
                 text,
-                timestamp: super::reader::now(),
+                timestamp: SystemTime::now().into(),
             });
         }
     }
@@ -328,102 +341,6 @@ impl Supervisor {
         );
         if readiness.on_timeout == OnTimeout::Fail {
             self.begin_stop(StopLevel::Graceful, AskedBy::NotReady);
-        }
-    }
-
-    fn exited(&mut self, cause: Cause) {
-        self.exit = Some(Exit {
-            cause,
-            asked_by: self.asked_by,
-            drain_until: Instant::now() + self.policy.drain_timeout,
-        });
-        self.host_stop = None;
-        self.readiness = None;
-        self.heartbeat = None;
-        self.sample = None;
-        self.sampling = None;
-        self.watch.want_nothing();
-        self.leader.reap_if_group_stays_in_reach();
-        if let Some(stop) = &mut self.stop {
-            stop.look_soon(Instant::now());
-        }
-    }
-
-    fn stop_requested(&mut self) {
-        let level = self.control.level();
-        if level == StopLevel::None {
-            return;
-        }
-        // An exit that nobody has looked at yet came before the request.
-        if self.stop.is_none()
-            && self.exit.is_none()
-            && let Some(cause) = self.leader.has_ended()
-        {
-            self.exited(cause);
-        }
-        self.begin_stop(level, AskedBy::Host);
-    }
-
-    fn begin_stop(&mut self, level: StopLevel, asked_by: AskedBy) {
-        let now = Instant::now();
-        self.readiness = None;
-        if let Some(stop) = &mut self.stop
-            && !stop.failed
-        {
-            if level == StopLevel::Now {
-                stop.hurry(now);
-            }
-            return;
-        }
-        self.asked_by = asked_by;
-        self.stop = Some(Stop::begin(level, self.policy, now));
-        self.tell_whom_it_does_not_reach();
-        if level != StopLevel::Now {
-            self.signal(self.policy.stop_signal);
-        }
-    }
-
-    /// Processes that have left the group are told of, not hunted.
-    fn tell_whom_it_does_not_reach(&mut self) {
-        if self.exit.is_some() {
-            return;
-        }
-        let recent = std::time::Instant::now().checked_sub(RECENT);
-        let table = Processes::read(recent.unwrap_or_else(std::time::Instant::now));
-        let escaped = table.tree(self.leader.identity().pid).escaped;
-        match &self.sampling {
-            Some(sampling) => sampling.tell_escaped(&escaped),
-            None if escaped.is_empty() => {}
-            None => self.hub.push(&escaped_event(&escaped)),
-        }
-    }
-
-    fn carry_out(&mut self, step: StopStep) {
-        match step {
-            StopStep::Kill => self.signal(KILL),
-            StopStep::Look => {
-                let gone = self.exit.is_some() && self.leader.is_gone();
-                if let Some(stop) = &mut self.stop {
-                    stop.gone = gone;
-                }
-            }
-            StopStep::Fail => {
-                self.diagnostic(
-                    "the run could not be stopped and still lives",
-                    Details::EMPTY,
-                );
-                self.control.stop_failed();
-            }
-        }
-    }
-
-    fn signal(&self, signal: i32) {
-        if let Err(error) = self.leader.signal_group(signal) {
-            let details = Details::from_iter([("signal", json!(signal))]);
-            self.diagnostic(
-                format!("the group could not be signalled: {error}"),
-                details,
-            );
         }
     }
 
@@ -467,63 +384,6 @@ impl Supervisor {
             .as_ref()
             .is_some_and(|lifecycle| lifecycle.pipe.is_some());
         self.stdout.is_open() || self.stderr.is_open() || lifecycle
-    }
-
-    /// Whether the process has ended, its output too or it was waited for long enough, and a stop
-    /// that was asked for has left nobody.
-    fn is_over(&self) -> bool {
-        self.exit.is_some() && !self.is_reading() && self.stop.is_none_or(|stop| stop.gone)
-    }
-
-    async fn finish(&mut self) {
-        let Some(exit) = self.exit else { return };
-        let left_open: Vec<u64> = [&self.stdout, &self.stderr]
-            .into_iter()
-            .filter_map(|reader| reader.left_open)
-            .collect();
-        let leftovers = match self.stop {
-            Some(_) => Vec::new(),
-            None => match self.leader.group() {
-                Group::Gone => Vec::new(),
-                Group::Members(members) => members,
-            },
-        };
-        let since = self.leader.identity().start_ticks;
-        let mut held_by = Vec::new();
-        if !left_open.is_empty() {
-            // It looks at every process's descriptors, which takes milliseconds.
-            let search = tokio::task::spawn_blocking({
-                let left_open = left_open.clone();
-                move || holders(&left_open, since)
-            });
-            held_by = search.await.unwrap_or_default();
-        }
-        self.leader.reap();
-        self.finished = true;
-        let end = End {
-            cause: exit.cause,
-            asked_by: exit.asked_by,
-            escalated: self.stop.is_some_and(|stop| stop.escalated),
-            output_open: !left_open.is_empty(),
-            leftovers,
-            held_by,
-        };
-        if let Some(diagnostic) = end.diagnostic(now()) {
-            self.hub.push(&diagnostic);
-        }
-        self.hub.end(ended(self.leader.identity(), &end, now()));
-        self.control.end(Ending::Ended);
-    }
-}
-
-impl Drop for Supervisor {
-    /// A supervisor that is dropped with its runtime leaves no orphan.
-    fn drop(&mut self) {
-        if !self.finished {
-            let _ = self.leader.signal_group(KILL);
-            self.hub.close();
-            self.control.end(Ending::Abandoned);
-        }
     }
 }
 
