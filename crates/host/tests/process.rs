@@ -41,7 +41,9 @@ fn shell(script: &str, more: Value) -> Value {
         "command": "sh", "args": ["-c", script], "name": "job", "inherit": ["PATH"],
         "heartbeat_interval": "20ms",
     });
-    let more = more.as_object().unwrap().clone();
+    let Value::Object(more) = more else {
+        panic!("keys and values: {more}")
+    };
     config.as_object_mut().unwrap().extend(more);
     config
 }

@@ -161,7 +161,12 @@ pub(crate) async fn stress(load: Load) -> Report {
     let judged: Vec<_> = stream::iter(children)
         .map(|(at, random)| {
             let behaviour = &BEHAVIOURS[at % BEHAVIOURS.len()];
-            one(behaviour, random, format!("{mark}-{at}."))
+            let mark = format!("{mark}-{at}.");
+            // Each in a task of its own: nobody is slow to read because another is looked at.
+            async move {
+                let judged = tokio::spawn(one(behaviour, random, mark)).await;
+                judged.unwrap_or_else(|error| (behaviour.name, Some(error.to_string())))
+            }
         })
         .buffer_unordered(load.at_once)
         .collect()
@@ -190,7 +195,11 @@ pub(crate) async fn stress(load: Load) -> Report {
 }
 
 /// Runs one child to its end; what was wrong about it.
-async fn one(behaviour: &Behaviour, random: u64, mark: String) -> (&'static str, Option<String>) {
+async fn one(
+    behaviour: &'static Behaviour,
+    random: u64,
+    mark: String,
+) -> (&'static str, Option<String>) {
     let mut options = ProcessOptions::new("sh");
     options.args = vec!["-c".into(), behaviour.script.into()];
     options.inherit = vec!["PATH".into()];
@@ -208,7 +217,7 @@ async fn one(behaviour: &Behaviour, random: u64, mark: String) -> (&'static str,
 }
 
 async fn judge(
-    behaviour: &Behaviour,
+    behaviour: &'static Behaviour,
     options: ProcessOptions,
     random: u64,
     mark: &str,
@@ -261,7 +270,9 @@ async fn judge(
     // Nobody is left of a stopped group; one who left it was told of.
     let escaped = pids(told.escaped.as_ref());
     if is_stopped {
-        let left = marked(mark);
+        let mark = mark.to_owned();
+        let left = tokio::task::spawn_blocking(move || marked(&mark)).await;
+        let left = left.map_err(|error| error.to_string())?;
         if left != escaped || escaped.is_empty() == behaviour.escapes {
             return Err(format!("{left:?} live on, {escaped:?} were told"));
         }
