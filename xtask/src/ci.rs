@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::shell::{Done, Outcome, Run};
 use crate::workspace::Workspace;
-use crate::{features, layers, new_adapter, package, schema, snapshots, third_party, wasm};
+use crate::{features, layers, new_adapter, package, schema, snapshots, soak, third_party, wasm};
 
 /// One step: its name, and what it does.
 struct Step {
@@ -15,7 +15,7 @@ struct Step {
 
 /// The steps in order: the quick ones first, and those that share build products next to each
 /// other. `snapshots` needs what `tests` wrote down.
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 14] = [
     Step {
         name: "fmt",
         run: fmt,
@@ -47,6 +47,10 @@ const STEPS: [Step; 13] = [
     Step {
         name: "snapshots",
         run: snapshots::run,
+    },
+    Step {
+        name: "soak",
+        run: soak::shortened,
     },
     Step {
         name: "doc-tests",

@@ -1,4 +1,5 @@
-//! Tests that run for minutes: no part of `ci`, each with its own entry point.
+//! Tests that run for minutes, each with its own entry point: of `ci`, only the host's is a part, and
+//! shortened.
 
 use crate::shell::{Done, Outcome, Run};
 use crate::workspace::Workspace;
@@ -70,6 +71,24 @@ const SOAKS: &[Soak] = &[
         ],
     },
 ];
+
+/// Seconds, children and events a second of the host's soak as a step of `ci`.
+const SHORT: [&str; 3] = ["6", "1000", "1000"];
+
+/// The host's soak for some seconds and unoptimised: that it works, and that nothing is lost.
+pub(crate) fn shortened(workspace: &Workspace) -> Outcome {
+    let args = [
+        "run",
+        "--locked",
+        "--package",
+        "headcount",
+        "--all-features",
+        "--example",
+        "soak_host",
+        "--",
+    ];
+    Run::cargo(workspace.root(), args.into_iter().chain(SHORT)).run()
+}
 
 /// Runs the soak of that name, or lists them all.
 pub(crate) fn run(workspace: &Workspace, name: Option<&str>, args: &[String]) -> Outcome {

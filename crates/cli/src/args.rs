@@ -214,13 +214,10 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 }
 
 #[derive(Debug, ClapArgs)]
+#[group(required = true, multiple = true)]
 pub(crate) struct Adopt {
     /// The processes
-    #[arg(
-        value_name = "PID",
-        required_unless_present = "matches",
-        allow_negative_numbers = true
-    )]
+    #[arg(value_name = "PID", allow_negative_numbers = true)]
     pub(crate) pids: Vec<i64>,
     /// Adopt every process of this executable name, also those that start later
     #[arg(long = "match", value_name = "NAME")]

@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use crate::args::{Adopt, Common, Hermes, Tail, Watch};
 use crate::commands::live::{self, Until};
 use crate::exit::{Exit, Failure};
+use crate::output::Form;
+use crate::term;
 
 pub(super) fn watch(common: &Common, watch: &Watch) -> Result<Exit, Failure> {
     let path = &watch.fleet;
@@ -65,6 +67,13 @@ pub(super) fn adopt(common: &Common, adopt: &Adopt) -> Result<Exit, Failure> {
         .map(|name| json!({ "name": name }))
         .collect();
     let config = json!({ "pids": adopt.pids, "match": matchers });
+    // Where nobody has that name yet, nothing else would be seen.
+    if !adopt.matches.is_empty() && Form::of(common.output) == Form::Plain {
+        term::note(format_args!(
+            "every process named {} is adopted from now on; Ctrl-C ends",
+            adopt.matches.join(" or ")
+        ));
+    }
     let builder = Host::builder().adapter("external", AdapterSpec::new(config));
     let view = live::show(builder, common, Until::Finished)?;
     if view.is_empty() && adopt.matches.is_empty() {
