@@ -9,12 +9,13 @@ use async_trait::async_trait;
 use headcount_adapter_kit::{Fanout, HealthCell, config_object, new_epoch};
 use headcount_contract::{
     AdapterError, AdapterErrorKind, AdapterSpec, Capabilities, ChildLifecycleAdapter,
-    Discontinuity, DiscontinuityCause, Gap, Health, HealthStatus, Signal, SignalStream, Snapshot,
-    SnapshotReason, SourceId, SourceIdentity, Urgency,
+    Discontinuity, DiscontinuityCause, Gap, Health, Signal, SignalStream, Snapshot, SnapshotReason,
+    SourceId, SourceIdentity, Urgency,
 };
 use tokio::sync::Notify;
 
 use crate::config::JsonlConfig;
+use crate::health::{limits_of_a_stream, tell};
 use crate::observed::Observed;
 use crate::position::StreamPosition;
 use crate::source::{Arrived, AtEnd, Origin, Source, now};
@@ -233,7 +234,13 @@ impl Shared {
             let arrived = source.next(&mut buffer);
             let signals = self.translate(&arrived, &buffer);
             let sent = !signals.is_empty();
-            self.tell(&arrived, &source, &mut refused);
+            tell(
+                &self.health,
+                &arrived,
+                &lock(&self.translator),
+                source.lag(),
+                &mut refused,
+            );
             if sent && !block_on(self.send(signals)) {
                 return;
             }
@@ -312,72 +319,6 @@ impl Shared {
         signals
     }
 
-    /// Says in the health what happened.
-    fn tell(&self, arrived: &Arrived, source: &Source, refused: &mut u64) {
-        let translator = lock(&self.translator);
-        let total = translator.diagnostics.total();
-        let latest = (total > *refused).then(|| translator.diagnostics.kept().last().cloned());
-        *refused = total;
-        let health = &self.health;
-        match arrived {
-            Arrived::Trouble(what) => health.set(HealthStatus::Down, what.clone()),
-            Arrived::WriterExited(pid) => health.set(
-                HealthStatus::Down,
-                format!("the writer, process {pid}, has exited"),
-            ),
-            // What was in the way, or the writer's exit, says more than this would.
-            Arrived::Finished if health.get().status != HealthStatus::Down => health.set(
-                HealthStatus::Down,
-                "the stream has ended, which proves nothing of its children",
-            ),
-            Arrived::Began { .. } if total == 0 => health.healthy(),
-            Arrived::Nothing if health.get().status == HealthStatus::Down => health.healthy(),
-            _ => (),
-        }
-        if let Some(Some(diagnostic)) = latest {
-            // Once a class: a stream of nothing but bad lines must not become a stream of signals.
-            let class = diagnostic.class();
-            let known = format!("refused.{class}");
-            if !health.get().counts.contains_key(&known) {
-                health.set(
-                    HealthStatus::Degraded,
-                    format!("lines are refused, as {diagnostic}"),
-                );
-            }
-        }
-        for (class, count) in translator.diagnostics.counts().filter(|(_, n)| *n > 0) {
-            health.gauge(&format!("refused.{class}"), count);
-        }
-        let counts = translator.counts;
-        let millis = u64::try_from(now().as_millis()).unwrap_or_default();
-        if let Arrived::Bytes { .. } = arrived {
-            health.gauge("bytes", counts.bytes);
-            health.gauge("last_byte_unix_ms", millis);
-            if health.get().counts.get("lines").copied() != Some(counts.lines) && counts.lines > 0 {
-                health.gauge("lines", counts.lines);
-                health.gauge("last_line_unix_ms", millis);
-            }
-            health.gauge("events", counts.events);
-            health.gauge("snapshots", counts.snapshots);
-        }
-        health.gauge("discontinuities", counts.discontinuities);
-        health.gauge("lag_bytes", source.lag());
-        for (name, count) in [
-            (
-                "sources_without_capabilities",
-                translator.observed.without_capabilities(),
-            ),
-            ("children_forgotten", translator.observed.forgotten()),
-        ] {
-            if count > 0 {
-                health.gauge(name, count);
-            }
-        }
-        if translator.observed.forgotten() > 0 {
-            health.limit("its snapshot leaves out the children that were heard of first");
-        }
-    }
-
     fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         if let Some(wake) = &*lock(&self.wake) {
@@ -386,15 +327,6 @@ impl Shared {
         self.attention.notify_one();
         self.fanout.close();
     }
-}
-
-/// What no stream of lines can tell, whatever is written to it.
-fn limits_of_a_stream() -> Health {
-    Health::default()
-        .with_limitation(
-            "what was not written to the stream, or before the place where reading began, is unknown",
-        )
-        .with_limitation("a stream answers nothing: its snapshots are partial, and it cannot cancel")
 }
 
 #[async_trait]

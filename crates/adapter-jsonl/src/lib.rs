@@ -11,6 +11,7 @@ mod decoder;
 mod diagnostic;
 mod follow;
 mod framing;
+mod health;
 mod journal;
 mod lock;
 mod observed;

@@ -1,21 +1,22 @@
 //! All input: files, FIFOs, sockets and descriptors, as one sequence of bytes with their streams.
 
+mod pipe;
+
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::os::unix::net::UnixStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use headcount_contract::{DiscontinuityCause, Timestamp};
 use notify::{RecursiveMode, Watcher};
-use rustix::io::Errno;
 
 use crate::follow::{Ended, FileFollower, Followed, Found, StartAt};
 use crate::position::StreamPosition;
-use crate::wake::{Wake, is_readable};
+use crate::wake::Wake;
 use crate::writer::Writer;
+use pipe::{Opens, Pipe};
 
 const CHUNK: usize = 64 * 1024;
 /// How long a renamed file is still read beside its successor.
@@ -154,7 +155,7 @@ impl Source {
             return;
         }
         let pipe = match &self.input {
-            Input::Pipe(pipe) => pipe.descriptor.as_ref().map(AsFd::as_fd),
+            Input::Pipe(pipe) => pipe.descriptor(),
             _ => None,
         };
         let writer = self.writer.as_ref().and_then(Writer::descriptor);
@@ -316,114 +317,6 @@ fn watch(path: &Path, wake: Wake) -> Option<notify::RecommendedWatcher> {
     let mut watcher = notify::recommended_watcher(told).ok()?;
     watcher.watch(folder, RecursiveMode::NonRecursive).ok()?;
     Some(watcher)
-}
-
-/// A FIFO, a socket, or a descriptor: bytes that come once.
-#[derive(Debug)]
-struct Pipe {
-    descriptor: Option<OwnedFd>,
-    /// Where it is opened anew when it has ended.
-    reopen: Option<(PathBuf, Opens)>,
-    streams: u64,
-    /// Whether the present stream was announced.
-    began: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Opens {
-    Fifo,
-    Socket,
-}
-
-impl Pipe {
-    fn new(descriptor: Option<OwnedFd>, reopen: Option<(PathBuf, Opens)>) -> Self {
-        Self {
-            descriptor,
-            reopen,
-            streams: 0,
-            began: false,
-        }
-    }
-
-    fn look(&mut self, buffer: &mut Vec<u8>, at_end: AtEnd) -> Arrived {
-        if self.descriptor.is_none() {
-            match self.open() {
-                None => return Arrived::Finished,
-                Some(Err(trouble)) => return Arrived::Trouble(trouble),
-                Some(Ok(())) => (),
-            }
-        }
-        let Some(descriptor) = &self.descriptor else {
-            return Arrived::Nothing;
-        };
-        if !is_readable(descriptor.as_fd()) {
-            return Arrived::Nothing;
-        }
-        if !self.began {
-            self.began = true;
-            self.streams += 1;
-            return Arrived::Began {
-                stream: self.streams,
-                offset: 0,
-                line: 1,
-                after: (self.streams > 1).then_some(DiscontinuityCause::Reconnected),
-            };
-        }
-        buffer.resize(CHUNK, 0);
-        match rustix::io::read(descriptor, &mut *buffer) {
-            Ok(read) if read > 0 => {
-                buffer.truncate(read);
-                Arrived::Bytes {
-                    stream: self.streams,
-                }
-            }
-            Err(Errno::INTR | Errno::AGAIN) => Arrived::Nothing,
-            // Reset by the peer, hung up: an end like another.
-            Ok(_) | Err(_) => {
-                self.ended(at_end);
-                Arrived::Over {
-                    stream: self.streams,
-                }
-            }
-        }
-    }
-
-    fn ended(&mut self, at_end: AtEnd) {
-        self.began = false;
-        if at_end == AtEnd::Finish {
-            self.reopen = None;
-        }
-        match &self.reopen {
-            // Before the old descriptor is closed, so that a writer that comes meanwhile finds a
-            // reader and loses nothing.
-            Some((_, Opens::Fifo)) => {
-                if !matches!(self.open(), Some(Ok(()))) {
-                    self.descriptor = None;
-                }
-            }
-            _ => self.descriptor = None,
-        }
-    }
-
-    /// None if it cannot be opened again by its nature.
-    fn open(&mut self) -> Option<Result<(), String>> {
-        let (path, opens) = self.reopen.as_ref()?;
-        let opened = match opens {
-            Opens::Fifo => fs::OpenOptions::new()
-                .read(true)
-                .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-                .open(path)
-                .map(OwnedFd::from),
-            Opens::Socket => UnixStream::connect(path).map(OwnedFd::from),
-        };
-        Some(match opened {
-            Ok(descriptor) => {
-                self.descriptor = Some(descriptor);
-                Ok(())
-            }
-            Err(error) => Err(trouble(path, &error)),
-        })
-    }
 }
 
 fn trouble(path: &Path, error: &io::Error) -> String {

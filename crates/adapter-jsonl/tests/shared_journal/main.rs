@@ -29,7 +29,7 @@ fn main() {
     let trials = vec![
         Trial::test(
             "nothing_is_lost_or_torn_when_writers_are_killed_inside_the_lock",
-            || kills::run(60),
+            || kills::run(25),
         ),
         probed(
             "node_writers_that_follow_the_reference_share_the_journal",
