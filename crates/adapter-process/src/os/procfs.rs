@@ -201,6 +201,7 @@ impl Process {
 }
 
 /// Whether a process cannot be read because it is no more.
+#[cfg(target_os = "linux")]
 fn has_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
