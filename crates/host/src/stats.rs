@@ -105,7 +105,7 @@ impl Histogram {
             since.counts[bucket] = now.saturating_sub(*then);
             since.total += since.counts[bucket];
             if since.counts[bucket] > 0 {
-                since.max = upper_bound(bucket).min(self.max);
+                since.max = self.longest_of(bucket);
             }
         }
         since
@@ -124,10 +124,21 @@ impl Histogram {
         for (bucket, count) in self.counts.iter().enumerate() {
             seen += count;
             if seen >= rank {
-                return Some(upper_bound(bucket).min(self.max));
+                return Some(self.longest_of(bucket));
             }
         }
         None
+    }
+}
+
+impl Histogram {
+    /// What a duration of a bucket does not exceed. The last one has no end but the longest.
+    fn longest_of(&self, bucket: usize) -> Duration {
+        if bucket == BUCKETS - 1 {
+            self.max
+        } else {
+            upper_bound(bucket).min(self.max)
+        }
     }
 }
 
@@ -221,7 +232,7 @@ mod tests {
         histogram.record(Duration::MAX, 1);
         assert_eq!(histogram.count(), 2);
         assert!(histogram.quantile(0.0).unwrap() <= Duration::from_micros(2));
-        assert!(histogram.quantile(1.0).unwrap() > Duration::from_hours(1));
+        assert_eq!(histogram.quantile(1.0), Some(Duration::MAX));
     }
 
     #[test]
