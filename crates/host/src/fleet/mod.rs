@@ -207,11 +207,17 @@ fn read_adapter(
         Err(panic) => return Err(file.error(file.header(table.span()), None, panic)),
     };
     let context = error.context().iter();
-    let key = context.clone().find(|(name, _)| *name == "key");
-    let key = match key {
-        Some((_, key)) => Some(key.clone()),
-        None => blame::key(registration, &spec, &error.to_string()),
+    let told = context.clone().find(|(name, _)| *name == "key");
+    let told = told.map(|(_, key)| key.clone());
+    let found = blame::key(registration, &spec, &error.to_string());
+    // An adapter may name no more than the outermost key.
+    let within = |told: &String| {
+        found
+            .as_ref()
+            .filter(|key| key.starts_with(&format!("{told}.")))
     };
+    let key = told.map(|told| within(&told).cloned().unwrap_or(told));
+    let key = key.or(found);
     let mut said = error.message().to_owned();
     for (name, value) in context.filter(|(name, _)| *name != "key") {
         // Writing to a string cannot fail.
