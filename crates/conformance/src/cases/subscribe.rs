@@ -328,7 +328,16 @@ fn ids(signals: &[Signal], child: &ChildId) -> Vec<String> {
     let of_child = events(signals)
         .into_iter()
         .filter(|event| event.child_id() == child);
-    of_child.map(|event| event.event_id().to_string()).collect()
+    // To its end: what a faulty adapter tells after it may have reached one subscriber and not yet the
+    // other.
+    let mut ended = false;
+    of_child
+        .take_while(|event| {
+            let ends = event.state().is_some_and(ChildState::is_terminal);
+            !std::mem::replace(&mut ended, ends)
+        })
+        .map(|event| event.event_id().to_string())
+        .collect()
 }
 
 fn ended(signals: &[Signal], child: &ChildId) -> bool {
