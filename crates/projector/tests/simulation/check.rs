@@ -35,8 +35,10 @@ struct Check<'a> {
     journal: Vec<(i64, LifecycleEvent)>,
     /// Epochs of which the first word was a snapshot, which no journal holds.
     begun_by_snapshot: HashSet<SourceIdentity>,
+    /// The epochs of which an event came.
+    told: HashSet<SourceIdentity>,
     heard: HashSet<SourceIdentity>,
-    /// Such an epoch was over when its first event came: a journal cannot know that.
+    /// An event was refused for such an epoch: a journal cannot know why.
     journal_cannot_tell: bool,
 }
 
@@ -51,6 +53,7 @@ pub(crate) fn check(history: &History, inputs: &[Input]) -> Result<(), Violation
         watched: HashMap::new(),
         journal: Vec::new(),
         begun_by_snapshot: HashSet::new(),
+        told: HashSet::new(),
         heard: HashSet::new(),
         journal_cannot_tell: false,
     };
@@ -91,8 +94,14 @@ impl Check<'_> {
             What::Event(event) => {
                 let who = event.source_identity();
                 self.heard.insert(who.clone());
+                self.told.insert(who.clone());
+                // A journal holds no snapshots, so not that one began the epoch of this event, or a
+                // later one of which no event has come.
+                let began = |epoch: &SourceIdentity| {
+                    epoch == who || epoch.source == who.source && !self.told.contains(epoch)
+                };
                 self.journal_cannot_tell |=
-                    self.begun_by_snapshot.contains(who) && effects.iter().any(is_of_the_past);
+                    effects.iter().any(is_of_the_past) && self.begun_by_snapshot.iter().any(began);
                 self.journal.push((input.at, event.clone()));
             }
             What::Snapshot(snapshot) => {
