@@ -210,14 +210,11 @@ fn read_adapter(
     let told = context.clone().find(|(name, _)| *name == "key");
     let told = told.map(|(_, key)| key.clone());
     let found = blame::key(registration, &spec, &error.to_string());
-    // An adapter may name no more than the outermost key.
-    let within = |told: &String| {
-        found
-            .as_ref()
-            .filter(|key| key.starts_with(&format!("{told}.")))
+    let key = match (told, found) {
+        // An adapter may name no more than the outermost key; what lies within it is found.
+        (Some(told), Some(found)) if !found.starts_with(&format!("{told}.")) => Some(told),
+        (told, found) => found.or(told),
     };
-    let key = told.map(|told| within(&told).cloned().unwrap_or(told));
-    let key = key.or(found);
     let mut said = error.message().to_owned();
     for (name, value) in context.filter(|(name, _)| *name != "key") {
         // Writing to a string cannot fail.

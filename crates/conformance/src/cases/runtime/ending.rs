@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use headcount_contract::{RunHandle, RunStatus, StopSignal};
+use headcount_contract::{AgentRuntime, RunHandle, RunStatus, StopSignal};
+use tokio::sync::oneshot::{self, Sender};
 
 use super::{names, rig, runtime, statuses, up};
 use crate::bench::Bench;
@@ -78,20 +79,7 @@ pub(super) async fn stopping_an_ended_run_changes_nothing(
 }
 
 pub(super) async fn the_stop_signal_equals_stop(bench: &mut Bench) -> Result<(), Failure> {
-    let runtime = runtime(bench).await?;
-    let (fire, fired) = tokio::sync::oneshot::channel::<()>();
-    let mut input = rig(bench)?.input();
-    input.stop = Some(StopSignal::new(async move {
-        // Dropped without being fired is no request to stop.
-        if fired.await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }));
-    bench.waiting_for("start() to return");
-    let run = runtime
-        .start(input)
-        .await
-        .map_err(|error| Failure::new(format!("start() failed: {error:?}")))?;
+    let (_runtime, run, fire) = up_with_stop_signal(bench).await?;
     let events = run.subscribe();
     if fire.send(()).is_err() {
         return Err(Failure::new(
@@ -110,19 +98,7 @@ pub(super) async fn the_stop_signal_equals_stop(bench: &mut Bench) -> Result<(),
 pub(super) async fn the_stop_signal_is_forgotten_with_the_run(
     bench: &mut Bench,
 ) -> Result<(), Failure> {
-    let runtime = runtime(bench).await?;
-    let (mut fire, fired) = tokio::sync::oneshot::channel::<()>();
-    let mut input = rig(bench)?.input();
-    input.stop = Some(StopSignal::new(async move {
-        if fired.await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }));
-    bench.waiting_for("start() to return");
-    let run = runtime
-        .start(input)
-        .await
-        .map_err(|error| Failure::new(format!("start() failed: {error:?}")))?;
+    let (_runtime, run, mut fire) = up_with_stop_signal(bench).await?;
     let events = run.subscribe();
     rig(bench)?.finish(run.as_ref()).await?;
     statuses(bench, events).await;
@@ -166,4 +142,25 @@ pub(super) async fn ending_by_itself_is_not_a_crash(bench: &mut Bench) -> Result
         names(&seen)
     );
     Ok(())
+}
+
+/// A runtime with a run, and what fires the run's stop signal.
+async fn up_with_stop_signal(
+    bench: &mut Bench,
+) -> Result<(Arc<dyn AgentRuntime>, Arc<dyn RunHandle>, Sender<()>), Failure> {
+    let runtime = runtime(bench).await?;
+    let (fire, fired) = oneshot::channel();
+    let mut input = rig(bench)?.input();
+    input.stop = Some(StopSignal::new(async move {
+        // Dropped without being fired is no request to stop.
+        if fired.await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }));
+    bench.waiting_for("start() to return");
+    let run = runtime
+        .start(input)
+        .await
+        .map_err(|error| Failure::new(format!("start() failed: {error:?}")))?;
+    Ok((runtime, run, fire))
 }
