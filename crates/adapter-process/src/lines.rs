@@ -8,6 +8,8 @@ use crate::config::CarriageReturn;
 
 /// From here on a batch is given its room at once; smaller ones grow as they are.
 const LARGE: usize = 4096;
+/// What is looked at in one go, several times over, small enough for the nearest cache.
+const BLOCK: usize = 16 * 1024;
 
 /// Splits one output stream into lines.
 ///
@@ -50,35 +52,54 @@ impl Splitter {
     /// The lines that these bytes finish.
     pub(crate) fn feed(&mut self, bytes: &[u8], at: Timestamp) -> Option<LogBatch> {
         let mut batch = LogBatch::new(self.stream, at, self.next_number);
+        if bytes.len() >= LARGE {
+            batch.reserve(self.partial.len() + bytes.len(), self.lines_of(bytes));
+        }
         let mut rest = bytes;
+        while !rest.is_empty() {
+            let (block, after) = rest.split_at(block_end(rest));
+            self.feed_block(block, &mut batch);
+            rest = after;
+        }
+        self.delivered(batch)
+    }
+
+    fn feed_block(&mut self, block: &[u8], batch: &mut LogBatch) {
+        // What is skipped need not be text.
+        let text = if self.cut { "" } else { text_of(block) };
+        let mut rest = block;
         while let Some(first) = rest.first() {
             if std::mem::take(&mut self.after_return) && *first == b'\n' {
                 if self.empty_return {
-                    self.end_line(b"", &mut batch);
+                    self.end_line(b"", batch);
                 }
                 rest = &rest[1..];
                 continue;
             }
+            if self.partial.is_empty() && !self.cut {
+                let text = text.get(block.len() - rest.len()..).unwrap_or_default();
+                let taken = batch.push_lines(text, self.cap);
+                if taken > 0 {
+                    rest = &rest[taken..];
+                    continue;
+                }
+            }
             let Some(end) = self.find_end(rest) else {
-                self.keep(rest, &mut batch);
+                self.keep(rest, batch);
                 break;
             };
-            if rest.len() >= LARGE && batch.is_empty() {
-                batch.reserve(self.partial.len() + rest.len(), self.lines_of(rest));
-            }
             let (line, after) = (&rest[..end], &rest[end + 1..]);
             if rest[end] == b'\r' {
                 self.after_return = true;
                 self.empty_return = line.is_empty() && self.partial.is_empty() && !self.cut;
                 if !self.empty_return {
-                    self.end_line(line, &mut batch);
+                    self.end_line(line, batch);
                 }
             } else {
-                self.end_line(line, &mut batch);
+                self.end_line(line, batch);
             }
             rest = after;
         }
-        self.delivered(batch)
     }
 
     /// The last line, if it had no end.
@@ -148,6 +169,22 @@ impl Splitter {
             push(batch, &line, self.cap);
             self.cut = true;
         }
+    }
+}
+
+/// Where the next block ends: after its last line if it has one.
+fn block_end(bytes: &[u8]) -> usize {
+    let Some(block) = bytes.get(..BLOCK) else {
+        return bytes.len();
+    };
+    memchr::memrchr(b'\n', block).map_or(BLOCK, |end| end + 1)
+}
+
+/// How far these bytes are text.
+fn text_of(bytes: &[u8]) -> &str {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
     }
 }
 

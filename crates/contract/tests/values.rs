@@ -312,3 +312,31 @@ fn a_batch_tells_its_lines() {
     );
     assert_eq!(batch.last().map(|line| line.number), Some(9));
 }
+
+#[test]
+fn lines_taken_at_once_are_the_same_as_one_by_one() {
+    let new = || LogBatch::new(OutputStream::Stdout, now(), 1);
+    for (text, longest, taken) in [
+        ("", 9, ""),
+        ("no end", 9, ""),
+        ("a\n\né\n", 9, "a\n\né\n"),
+        ("a\nrest", 9, "a\n"),
+        ("a\ntoo long\nb\n", 3, "a\n"),
+        ("exact\n", 5, "exact\n"),
+        ("a\nb\rc\nd\n", 9, "a\n"),
+        ("a\r\nb\n", 9, ""),
+    ] {
+        let (mut at_once, mut one_by_one) = (new(), new());
+        assert_eq!(at_once.push_lines(text, longest), taken.len(), "{text:?}");
+        for line in taken.lines() {
+            one_by_one.push(line, LineFlags::default());
+        }
+        assert_eq!(at_once, one_by_one, "{text:?}");
+        let lines: Vec<_> = at_once.lines().map(|line| line.text).collect();
+        assert_eq!(lines, taken.lines().collect::<Vec<_>>(), "{text:?}");
+        assert_eq!(
+            at_once.text_bytes(),
+            taken.lines().map(str::len).sum::<usize>()
+        );
+    }
+}

@@ -89,7 +89,76 @@ fn nothing_is_held_after_a_finished_line_and_never_more_than_the_cap() {
     assert_eq!(splitter.partial.capacity(), 0);
 }
 
+/// What the lines of these bytes are, found byte by byte.
+fn model(bytes: &[u8], cap: usize, carriage_return: CarriageReturn) -> Vec<String> {
+    let mut raw = Vec::new();
+    let mut line = Vec::new();
+    let mut rest = bytes.iter().copied().peekable();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'\n' => raw.push(std::mem::take(&mut line)),
+            b'\r' if carriage_return == CarriageReturn::EndsLine => {
+                let with_line_feed = rest.next_if_eq(&b'\n').is_some();
+                // A `\r` that ends nothing only moves the cursor.
+                if with_line_feed || !line.is_empty() {
+                    raw.push(std::mem::take(&mut line));
+                }
+            }
+            other => line.push(other),
+        }
+    }
+    if !line.is_empty() {
+        raw.push(line);
+    }
+    raw.iter()
+        .map(|line| {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let kept = &line[..cut_at(line, cap)];
+            let cut = if kept.len() < line.len() { "+" } else { "" };
+            let lossy = if std::str::from_utf8(kept).is_err() {
+                "?"
+            } else {
+                ""
+            };
+            format!("{}{cut}{lossy}", String::from_utf8_lossy(kept))
+        })
+        .collect()
+}
+
+/// Text, line ends of all kinds and bytes that are no text, long enough for many blocks.
+fn output() -> impl Strategy<Value = Vec<u8>> {
+    const PIECES: &[&[u8]] = &[
+        b"\n",
+        b"\r",
+        b"\r\n",
+        b"a",
+        b"0123456789",
+        b"a line of some length, as most of them are\n",
+        "é😀".as_bytes(),
+        b"\xff",
+        b"\xf0\x9f",
+    ];
+    let run = (prop::sample::select(PIECES), 1_usize..600).prop_map(|(piece, n)| piece.repeat(n));
+    prop::collection::vec(run, 0..24).prop_map(|runs| runs.concat())
+}
+
 proptest! {
+    /// Blocks, whole lines taken at once, lines that are cut: nothing of it shows.
+    #[test]
+    fn lines_are_what_they_are_byte_by_byte(
+        bytes in output(),
+        chunk in 1_usize..100_000,
+        cap in prop::sample::select(&[1_usize, 7, 42, 4096, 1 << 20][..]),
+        keep in any::<bool>(),
+    ) {
+        let carriage_return = if keep { CarriageReturn::Keep } else { CarriageReturn::EndsLine };
+        let chunks: Vec<_> = bytes.chunks(chunk).collect();
+        prop_assert_eq!(
+            lines(&chunks, cap, carriage_return),
+            model(&bytes, cap, carriage_return)
+        );
+    }
+
     /// However the bytes are cut into reads, the lines are the same.
     #[test]
     fn reads_do_not_show(
