@@ -12,7 +12,12 @@ use super::{ProcessIdentity, Tree};
 /// All processes at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Processes {
+    /// By pid.
     entries: Vec<Process>,
+    /// Places in `entries`, by group and by parent: a thousand runs that end at once ask a thousand
+    /// times who is of theirs.
+    by_group: Vec<u32>,
+    by_parent: Vec<u32>,
     /// The system refused to show some, as it does when no more files can be opened: who is missing
     /// here may live.
     incomplete: bool,
@@ -50,11 +55,11 @@ impl Processes {
         let Ok(listed) = fs::read_dir("/proc") else {
             return Self::unreadable();
         };
-        let mut text = Vec::with_capacity(512);
-        let mut table = Self::default();
+        let mut entries = Vec::new();
+        let mut incomplete = false;
         for entry in listed {
             let Ok(entry) = entry else {
-                table.incomplete = true;
+                incomplete = true;
                 break;
             };
             let Some(pid) = entry
@@ -64,13 +69,12 @@ impl Processes {
             else {
                 continue;
             };
-            match Process::read(pid, &mut text) {
-                Ok(process) => table.entries.extend(process),
-                Err(error) => table.incomplete |= !has_gone(&error),
+            match Process::read(pid) {
+                Ok(process) => entries.extend(process),
+                Err(error) => incomplete |= !has_gone(&error),
             }
         }
-        table.entries.sort_unstable_by_key(|process| process.pid);
-        table
+        Self::of(entries, incomplete)
     }
 
     /// Elsewhere sysinfo lists the processes, and the system tells their groups.
@@ -96,18 +100,27 @@ impl Processes {
                 start_ticks: 0,
             })
         });
-        let mut entries: Vec<_> = listed.collect();
-        entries.sort_unstable_by_key(|process| process.pid);
-        Self {
-            incomplete: entries.is_empty(),
-            entries,
-        }
+        let entries: Vec<_> = listed.collect();
+        let incomplete = entries.is_empty();
+        Self::of(entries, incomplete)
     }
 
     fn unreadable() -> Self {
+        Self::of(Vec::new(), true)
+    }
+
+    fn of(mut entries: Vec<Process>, incomplete: bool) -> Self {
+        entries.sort_unstable_by_key(|process| process.pid);
+        let sorted = |by: fn(&Process) -> u32| {
+            let mut places: Vec<u32> = (0..).take(entries.len()).collect();
+            places.sort_by_key(|at| by(&entries[*at as usize]));
+            places
+        };
         Self {
-            entries: Vec::new(),
-            incomplete: true,
+            by_group: sorted(|process| process.group),
+            by_parent: sorted(|process| process.parent),
+            entries,
+            incomplete,
         }
     }
 
@@ -135,24 +148,14 @@ impl Processes {
 
     /// The live processes of a run: the members of its group and all their descendants.
     pub(crate) fn tree(&self, leader: u32) -> Tree {
-        let live = || self.entries.iter().filter(|process| !process.ended);
-        let mut pids: HashSet<u32> = live()
-            .filter(|p| p.group == leader)
-            .map(|p| p.pid)
-            .collect();
-        if pids.is_empty() {
-            return Tree::default();
-        }
-        // A child mostly has a higher pid than its parent, so that two passes are the rule.
-        loop {
-            let before = pids.len();
-            for process in live() {
-                if pids.contains(&process.parent) {
-                    pids.insert(process.pid);
+        let mut pids: HashSet<u32> = self.members(leader).into_iter().collect();
+        let mut waiting: Vec<u32> = pids.iter().copied().collect();
+        while let Some(parent) = waiting.pop() {
+            let children = self.live(&self.by_parent, |process| process.parent, parent);
+            for child in children {
+                if pids.insert(child.pid) {
+                    waiting.push(child.pid);
                 }
-            }
-            if pids.len() == before {
-                break;
             }
         }
         let mut pids: Vec<u32> = pids.into_iter().collect();
@@ -167,16 +170,33 @@ impl Processes {
 
     /// The members of a group that have not ended.
     pub(crate) fn members(&self, group: u32) -> Vec<u32> {
-        let live = self.entries.iter().filter(|p| p.group == group && !p.ended);
+        let live = self.live(&self.by_group, |process| process.group, group);
         live.map(|process| process.pid).collect()
+    }
+
+    /// Those that have not ended and have this key, found in the places sorted by that key.
+    fn live<'a>(
+        &'a self,
+        places: &'a [u32],
+        by: fn(&Process) -> u32,
+        key: u32,
+    ) -> impl Iterator<Item = &'a Process> {
+        let entry = |at: &u32| &self.entries[*at as usize];
+        let begin = places.partition_point(|at| by(entry(at)) < key);
+        let equal = places[begin..].iter().map(entry);
+        equal
+            .take_while(move |process| by(process) == key)
+            .filter(|process| !process.ended)
     }
 }
 
 impl Process {
-    fn read(pid: u32, text: &mut Vec<u8>) -> io::Result<Option<Self>> {
-        text.clear();
-        fs::File::open(format!("/proc/{pid}/stat"))?.read_to_end(text)?;
-        Ok(Self::parse(text))
+    fn read(pid: u32) -> io::Result<Option<Self>> {
+        // One read gives the whole file or what the buffer holds of it, which is more than what is
+        // looked at.
+        let mut text = [0; 1024];
+        let read = fs::File::open(format!("/proc/{pid}/stat"))?.read(&mut text)?;
+        Ok(Self::parse(&text[..read]))
     }
 
     /// Reads `pid (name) state ppid pgrp …`. A name may hold spaces and brackets, so the fields are
@@ -274,7 +294,7 @@ fn number<T: std::str::FromStr>(digits: &[u8]) -> Option<T> {
 impl ProcessIdentity {
     /// What `/proc` says of a process; elsewhere the number alone.
     pub(super) fn read(pid: u32) -> Self {
-        let process = Process::read(pid, &mut Vec::with_capacity(512));
+        let process = Process::read(pid);
         Self {
             pid,
             start_ticks: process.ok().flatten().map(|process| process.start_ticks),
@@ -322,24 +342,24 @@ mod tests {
             ended,
             start_ticks: 0,
         };
-        let table = Processes {
-            incomplete: false,
-            entries: vec![
-                process(5, 20, 5, false),
-                process(10, 1, 10, false),
-                process(11, 10, 10, false),
-                process(12, 1, 10, true),
-                process(13, 12, 10, false),
-                process(20, 11, 20, false),
-                process(30, 1, 30, false),
-            ],
-        };
+        let entries = vec![
+            process(20, 11, 20, false),
+            process(5, 20, 5, false),
+            process(10, 1, 10, false),
+            process(11, 10, 10, false),
+            process(12, 1, 10, true),
+            process(13, 12, 10, false),
+            process(30, 1, 30, false),
+            process(31, 31, 31, false),
+        ];
+        let table = Processes::of(entries, false);
         let tree = Tree {
             pids: vec![5, 10, 11, 13, 20],
             escaped: vec![5, 20],
         };
         assert_eq!(table.tree(10), tree);
         assert_eq!(table.tree(99), Tree::default());
+        assert_eq!(table.tree(31).pids, [31], "its own parent, as nobody is");
         assert_eq!(table.members(10), [10, 11, 13]);
     }
 
