@@ -128,7 +128,7 @@ impl Shared {
         let control = Arc::new(Control::default());
         let mut supervisor = Supervisor::new(spawned, options, hub.clone(), control.clone(), stop);
         let facts = supervisor.facts();
-        supervisor.announce(options, Surroundings { cwd, env });
+        supervisor.announce(Surroundings { cwd, env });
         tokio::spawn(async move { supervisor.run().await });
         Ok(Arc::new(ProcessRun {
             runtime: self.clone(),

@@ -1,9 +1,11 @@
 //! A process that we started as the leader of its own group.
 
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::Child;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use tokio::io::unix::AsyncFd;
@@ -76,27 +78,29 @@ impl Leader {
 
     /// Completes when the process has ended, and says how. It is not reaped by that.
     pub(crate) async fn ended(&mut self) -> Cause {
+        poll_fn(|context| self.poll_ended(context)).await
+    }
+
+    /// As [`ended`](Self::ended).
+    pub(crate) fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<Cause> {
         loop {
             // A pidfd is readable from the end on, so that looking can wait for it.
             if (self.cause.is_some() || matches!(self.watch, Watch::ChildSignal(_)))
                 && let Some(cause) = self.has_ended()
             {
-                return cause;
+                return Poll::Ready(cause);
             }
             match &mut self.watch {
-                Watch::Pidfd(pidfd) => {
-                    let ready = std::future::poll_fn(|context| pidfd.poll_read_ready(context));
-                    match ready.await {
-                        Ok(mut ready) => ready.clear_ready(),
-                        Err(_) => return Cause::Unknown,
-                    }
-                }
+                Watch::Pidfd(pidfd) => match ready!(pidfd.poll_read_ready(context)) {
+                    Ok(mut ready) => ready.clear_ready(),
+                    Err(_) => return Poll::Ready(Cause::Unknown),
+                },
                 Watch::ChildSignal(signal) => {
-                    signal.recv().await;
+                    ready!(signal.poll_recv(context));
                 }
             }
             if let Some(cause) = self.has_ended() {
-                return cause;
+                return Poll::Ready(cause);
             }
         }
     }

@@ -2,9 +2,12 @@
 //! read and killed. The adapter's limitations say what is missing.
 
 use std::collections::HashSet;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use headcount_contract::{StartError, StartErrorKind};
@@ -31,13 +34,18 @@ impl Leader {
 
     /// Completes when the process has ended, and says how.
     pub(crate) async fn ended(&mut self) -> Cause {
+        poll_fn(|context| self.poll_ended(context)).await
+    }
+
+    /// As [`ended`](Self::ended).
+    pub(crate) fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<Cause> {
         if let Some(cause) = self.cause {
-            return cause;
+            return Poll::Ready(cause);
         }
         let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let cause = cause_of(child.wait().await);
+        let cause = cause_of(ready!(pin!(child.wait()).poll(context)));
         self.cause = Some(cause);
-        cause
+        Poll::Ready(cause)
     }
 
     /// How the process ended, if it has.
@@ -110,24 +118,18 @@ impl Pipe {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Completes when something was read, or the end.
-    pub(crate) async fn readable(&self) {
-        std::future::poll_fn(|context| {
-            let mut reading = self.lock();
-            let Reading { from, held, end } = &mut *reading;
-            if !held.is_empty() || *end {
-                return std::task::Poll::Ready(());
-            }
+    /// Ready when something was read, or the end.
+    pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut reading = self.lock();
+        let Reading { from, held, end } = &mut *reading;
+        if held.is_empty() && !*end {
             let mut buffer = [0; 8192];
-            let mut read = std::pin::pin!(from.read(&mut buffer));
-            let read = std::task::ready!(read.as_mut().poll(context));
-            match read {
+            match ready!(pin!(from.read(&mut buffer)).poll(context)) {
                 Ok(0) | Err(_) => *end = true,
                 Ok(count) => held.extend_from_slice(&buffer[..count]),
             }
-            std::task::Poll::Ready(())
-        })
-        .await;
+        }
+        Poll::Ready(())
     }
 
     /// Takes what was read.

@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::task::{Context, Poll};
 
 use headcount_contract::{StartError, StartErrorKind};
 use tokio::net::unix::pipe;
@@ -16,11 +17,9 @@ use super::{Leader, SpawnPlan, Spawned, spawner, sys};
 pub(crate) struct Pipe(pipe::Receiver);
 
 impl Pipe {
-    /// Completes when there is something to read, or the end.
-    pub(crate) async fn readable(&self) {
-        // Polled without a future of its own, which every idle run would hold. An error shows at the
-        // reading.
-        let _ = std::future::poll_fn(|context| self.0.poll_read_ready(context)).await;
+    /// Ready when there is something to read, or the end. An error shows at the reading.
+    pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.0.poll_read_ready(context).map(drop)
     }
 
     /// Reads what there is, without waiting.

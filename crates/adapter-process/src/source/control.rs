@@ -1,17 +1,17 @@
 //! How a run's handles and its supervisor reach each other. Small, since every run has one.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Notify;
 
 use super::StopLevel;
+use super::waker::{remember, wake};
 
 /// What was asked for, and how far it has come.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
     state: Mutex<State>,
-    /// Told whenever more is asked for.
-    asked: Notify,
     /// Told whenever the run or a stop has come to an end.
     told: Notify,
 }
@@ -19,6 +19,9 @@ pub(crate) struct Control {
 #[derive(Debug, Default)]
 struct State {
     level: StopLevel,
+    /// More was asked for, and the supervisor has not heard of it.
+    news: bool,
+    supervisor: Option<Waker>,
     end: Option<Ending>,
     /// How many stops have reached their deadline in vain.
     failed_stops: u64,
@@ -46,8 +49,10 @@ impl Control {
         let mut state = self.lock();
         if state.level < level {
             state.level = level;
+            state.news = true;
+            let supervisor = state.supervisor.take();
             drop(state);
-            self.asked.notify_one();
+            wake(supervisor);
         }
     }
 
@@ -70,9 +75,14 @@ impl Control {
         }
     }
 
-    /// Completes when more is asked for. For the one supervisor.
-    pub(super) async fn asked(&self) {
-        self.asked.notified().await;
+    /// Ready when more was asked for than the supervisor has heard of. For the one supervisor.
+    pub(super) fn poll_asked(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if std::mem::take(&mut state.news) {
+            return Poll::Ready(());
+        }
+        remember(&mut state.supervisor, context);
+        Poll::Pending
     }
 
     pub(super) fn level(&self) -> StopLevel {

@@ -7,7 +7,8 @@ use std::task::{Context, Poll, Waker};
 
 use futures_core::Stream;
 use headcount_contract::{LogBatch, RunEvent, RunEventStream, RunStatus, StatusChange};
-use tokio::sync::Notify;
+
+use super::waker::{remember, wake};
 
 /// How much output is kept for a subscriber that is behind, and one batch more.
 const QUEUE_BYTES: usize = 1 << 20;
@@ -22,8 +23,6 @@ const QUEUE_EVENTS: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Hub {
     state: Mutex<State>,
-    /// Told whenever a subscriber has taken what it had, or is gone.
-    room: Notify,
 }
 
 #[derive(Debug)]
@@ -34,6 +33,8 @@ struct State {
     subscribers: Vec<(u64, Queue)>,
     next_id: u64,
     closed: bool,
+    /// Waits until nobody is behind.
+    supervisor: Option<Waker>,
 }
 
 #[derive(Debug, Default)]
@@ -54,10 +55,10 @@ impl Default for Hub {
             subscribers: Vec::new(),
             next_id: 0,
             closed: false,
+            supervisor: None,
         };
         Self {
             state: Mutex::new(state),
-            room: Notify::new(),
         }
     }
 }
@@ -162,15 +163,14 @@ impl Hub {
         behind
     }
 
-    /// Completes when no subscriber that is not given up is behind.
-    pub(crate) async fn room(&self) {
-        loop {
-            let room = self.room.notified();
-            if !self.lock().queues().any(|queue| queue.is_behind()) {
-                return;
-            }
-            room.await;
+    /// Ready when no subscriber that is not given up is behind. For the one supervisor.
+    pub(super) fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if !state.queues().any(|queue| queue.is_behind()) {
+            return Poll::Ready(());
         }
+        remember(&mut state.supervisor, context);
+        Poll::Pending
     }
 
     /// Gives up waiting for those who are behind.
@@ -251,7 +251,7 @@ impl Queue {
 
 /// The memory of a batch.
 fn cost(batch: &LogBatch) -> usize {
-    128 + batch.text_bytes() + 4 * batch.len()
+    128 + batch.text_bytes() + 5 * batch.len()
 }
 
 /// A subscriber's end. Takes the whole queue at once, so that a busy run locks once a batch.
@@ -280,14 +280,15 @@ impl Stream for Subscription {
         queue.child_events = 0;
         queue.lagging = false;
         if let Some(event) = this.taken.pop_front() {
+            let supervisor = state.supervisor.take();
             drop(state);
-            this.hub.room.notify_waiters();
+            wake(supervisor);
             return Poll::Ready(Some(event));
         }
         if closed {
             return Poll::Ready(None);
         }
-        queue.waker = Some(cx.waker().clone());
+        remember(&mut queue.waker, cx);
         // An idle subscriber holds no room.
         queue.events = VecDeque::new();
         this.taken = VecDeque::new();
@@ -297,7 +298,10 @@ impl Stream for Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.hub.lock().subscribers.retain(|(id, _)| *id != self.id);
-        self.hub.room.notify_waiters();
+        let mut state = self.hub.lock();
+        state.subscribers.retain(|(id, _)| *id != self.id);
+        let supervisor = state.supervisor.take();
+        drop(state);
+        wake(supervisor);
     }
 }

@@ -8,6 +8,7 @@ mod ready;
 mod sampler;
 mod stop;
 mod supervise;
+mod waker;
 
 pub(crate) use self::control::{Control, Ending};
 pub(crate) use self::hub::Hub;

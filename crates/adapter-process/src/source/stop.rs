@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::supervise::Policy;
+use crate::config::ProcessOptions;
 
 /// How often a group that is being stopped is looked at: soon, then less and less often.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
@@ -44,14 +44,14 @@ pub(super) enum StopStep {
 }
 
 impl Stop {
-    pub(super) fn begin(level: StopLevel, policy: Policy, now: Instant) -> Self {
+    pub(super) fn begin(level: StopLevel, options: &ProcessOptions, now: Instant) -> Self {
         let kill_at = match level {
             StopLevel::Now => now,
-            _ => now + policy.grace,
+            _ => now + options.grace,
         };
         Self {
             kill_at: Some(kill_at),
-            fail_at: kill_at + policy.stop_deadline,
+            fail_at: kill_at + options.stop_deadline,
             escalated: false,
             failed: false,
             gone: false,
@@ -86,14 +86,14 @@ impl Stop {
     }
 
     /// The next thing that is due. To be asked until there is none.
-    pub(super) fn step(&mut self, policy: Policy, now: Instant) -> Option<StopStep> {
+    pub(super) fn step(&mut self, options: &ProcessOptions, now: Instant) -> Option<StopStep> {
         if self.gone {
             return None;
         }
         if self.kill_at.is_some_and(|at| at <= now) {
             self.kill_at = None;
             self.escalated = true;
-            self.fail_at = now + policy.stop_deadline;
+            self.fail_at = now + options.stop_deadline;
             self.look_soon(now + FIRST_LOOK);
             return Some(StopStep::Kill);
         }
@@ -116,18 +116,15 @@ mod tests {
 
     /// What a stop does, at which millisecond, if the group never goes.
     fn course(level: StopLevel) -> Vec<(u64, StopStep)> {
-        let policy = Policy {
-            stop_signal: 15,
-            grace: Duration::from_millis(100),
-            stop_deadline: Duration::from_millis(200),
-            drain_timeout: Duration::ZERO,
-        };
+        let mut options = ProcessOptions::new("true");
+        options.grace = Duration::from_millis(100);
+        options.stop_deadline = Duration::from_millis(200);
         let began = Instant::now();
-        let mut stop = Stop::begin(level, policy, began);
+        let mut stop = Stop::begin(level, &options, began);
         let mut seen = Vec::new();
         while !stop.failed {
             let now = stop.due().unwrap();
-            while let Some(step) = stop.step(policy, now) {
+            while let Some(step) = stop.step(&options, now) {
                 let at = u64::try_from((now - began).as_millis()).unwrap();
                 seen.push((at, step));
             }

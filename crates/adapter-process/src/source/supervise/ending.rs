@@ -22,12 +22,12 @@ impl Supervisor {
         self.exit = Some(Exit {
             cause,
             asked_by: self.asked_by,
-            drain_until: Instant::now() + self.policy.drain_timeout,
+            drain_until: Instant::now() + self.options.drain_timeout,
         });
         self.host_stop = None;
         self.readiness = None;
-        self.heartbeat = None;
-        self.sample = None;
+        self.heartbeat_at = None;
+        self.sample_at = None;
         self.sampling = None;
         self.watch.want_nothing();
         self.leader.reap_if_group_stays_in_reach();
@@ -63,10 +63,10 @@ impl Supervisor {
             return;
         }
         self.asked_by = asked_by;
-        self.stop = Some(Stop::begin(level, self.policy, now));
+        self.stop = Some(Stop::begin(level, &self.options, now));
         self.tell_whom_it_does_not_reach();
         if level != StopLevel::Now {
-            self.signal(self.policy.stop_signal);
+            self.signal(self.options.stop_signal.number());
         }
     }
 

@@ -1,9 +1,10 @@
 //! One run from its start to its one terminal event.
 
 mod ending;
+mod turn;
 
-use std::future::{Future, pending};
-use std::pin::Pin;
+use std::future::Future;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -12,8 +13,9 @@ use headcount_contract::{Details, OutputStream, RunEvent, RunStatus, StatusChang
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
+use self::turn::{Input, Turn};
 use crate::config::{OnTimeout, ProcessOptions, ReadyCheck};
-use crate::os::{Cause, Leader, Pipe, Spawned};
+use crate::os::{Cause, Leader, Spawned};
 use crate::source::lifecycle::LifecycleReader;
 use crate::source::reader::{LineWatch, Read, Reader, now};
 use crate::source::sampler::Sampling;
@@ -31,33 +33,14 @@ const READS_IN_A_ROW: usize = 8;
 /// The pause between two activities.
 const ACTIVITY_PAUSE: Duration = Duration::from_secs(1);
 
-/// What of the options a running supervisor needs.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Policy {
-    pub(super) stop_signal: i32,
-    pub(super) grace: Duration,
-    pub(super) stop_deadline: Duration,
-    pub(super) drain_timeout: Duration,
-}
-
-impl From<&ProcessOptions> for Policy {
-    fn from(options: &ProcessOptions) -> Self {
-        Self {
-            stop_signal: options.stop_signal.number(),
-            grace: options.grace,
-            stop_deadline: options.stop_deadline,
-            drain_timeout: options.drain_timeout,
-        }
-    }
-}
-
 /// Supervises one process: reads its output, notices its end, stops its group.
 pub(crate) struct Supervisor {
     leader: Leader,
     hub: Arc<Hub>,
-    policy: Policy,
+    options: Arc<ProcessOptions>,
     stdout: Reader,
     stderr: Reader,
+    last_read: Input,
     lifecycle: Option<Box<LifecycleReader>>,
     watch: LineWatch,
     control: Arc<Control>,
@@ -69,10 +52,10 @@ pub(crate) struct Supervisor {
     stop: Option<Stop>,
     /// Subscribers are behind; until then nothing is read.
     paused_until: Option<Instant>,
-    heartbeat: Option<(Instant, Duration)>,
+    heartbeat_at: Option<Instant>,
     activity_at: Instant,
     /// When sampling begins: most runs are over before.
-    sample: Option<(Instant, Duration)>,
+    sample_at: Option<Instant>,
     sampling: Option<Sampling>,
     finished: bool,
 }
@@ -81,7 +64,6 @@ pub(crate) struct Supervisor {
 struct Awaited {
     probe: Pin<Box<dyn Future<Output = ()> + Send>>,
     deadline: Option<Instant>,
-    options: Arc<ProcessOptions>,
 }
 
 /// The end of the leader.
@@ -93,18 +75,6 @@ struct Exit {
     drain_until: Instant,
 }
 
-/// What happened next.
-enum Turn {
-    Readable(OutputStream),
-    LifecycleReadable,
-    Room,
-    Ready,
-    Exited(Cause),
-    StopRequested,
-    HostStop,
-    Due,
-}
-
 impl Supervisor {
     pub(crate) fn new(
         spawned: Spawned,
@@ -114,18 +84,18 @@ impl Supervisor {
         host_stop: Option<StopSignal>,
     ) -> Self {
         let now = Instant::now();
-        let beat = options.heartbeat_interval;
-        let leader = spawned.leader;
-        let sample = options.sample_interval;
+        // An interval of zero means never.
+        let after = |interval: Duration| (!interval.is_zero()).then(|| now + interval);
         Self {
             stdout: Reader::new(OutputStream::Stdout, spawned.stdout, options),
             stderr: Reader::new(OutputStream::Stderr, spawned.stderr, options),
+            last_read: Input::Lifecycle,
             lifecycle: spawned
                 .lifecycle
                 .map(|pipe| Box::new(LifecycleReader::new(pipe))),
-            leader,
+            leader: spawned.leader,
             hub,
-            policy: (&**options).into(),
+            options: options.clone(),
             watch: LineWatch::new(options.activity),
             control,
             host_stop,
@@ -134,9 +104,9 @@ impl Supervisor {
             exit: None,
             stop: None,
             paused_until: None,
-            heartbeat: (!beat.is_zero()).then(|| (now + beat, beat)),
+            heartbeat_at: after(options.heartbeat_interval),
             activity_at: now,
-            sample: (!sample.is_zero()).then(|| (now + sample, sample)),
+            sample_at: after(options.sample_interval),
             sampling: None,
             finished: false,
         }
@@ -148,28 +118,21 @@ impl Supervisor {
     }
 
     /// Tells that the process was started and, if nothing more is asked of it, that it is ready.
-    pub(crate) fn announce(
-        &mut self,
-        options: &Arc<ProcessOptions>,
-        surroundings: ready::Surroundings,
-    ) {
+    pub(crate) fn announce(&mut self, surroundings: ready::Surroundings) {
         self.status(RunStatus::Starting);
+        let options = self.options.clone();
         let Some(readiness) = &options.ready else {
             return self.ready();
         };
         if let ReadyCheck::Log(check) = &readiness.check {
             self.watch.want(check);
         }
-        let probe = ready::probe(
-            options.clone(),
-            surroundings,
-            self.leader.identity().pid,
-            self.hub.clone(),
-        );
+        let deadline = Some(Instant::now() + readiness.timeout);
+        let leader = self.leader.identity().pid;
+        let probe = ready::probe(options, surroundings, leader, self.hub.clone());
         self.readiness = Some(Box::new(Awaited {
             probe: Box::pin(probe),
-            deadline: Some(Instant::now() + readiness.timeout),
-            options: options.clone(),
+            deadline,
         }));
     }
 
@@ -208,11 +171,10 @@ impl Supervisor {
 
     /// Runs until the terminal event has been told.
     pub(crate) async fn run(&mut self) {
+        let mut alarm = pin!(sleep_until(Instant::now()));
         while !self.is_over() {
-            let turn = self.next_turn().await;
-            match turn {
-                Turn::Readable(stream) => self.read(stream),
-                Turn::LifecycleReadable => self.read_lifecycle(),
+            match self.next_turn(alarm.as_mut()).await {
+                Turn::Readable(input) => self.read(input),
                 Turn::Room => self.paused_until = None,
                 Turn::Ready => self.ready(),
                 Turn::Exited(cause) => self.exited(cause),
@@ -227,51 +189,6 @@ impl Supervisor {
         }
         // Boxed, because it is needed once and every run would hold its size all the time.
         Box::pin(self.finish()).await;
-    }
-
-    /// Waits for whatever comes first.
-    async fn next_turn(&mut self) -> Turn {
-        let due = self.next_due();
-        let reading = self.paused_until.is_none();
-        let exited = self.exit.is_some();
-        let lifecycle = self
-            .lifecycle
-            .as_ref()
-            .and_then(|lifecycle| lifecycle.pipe.as_ref());
-        let probe = self
-            .readiness
-            .as_mut()
-            .map(|awaited| awaited.probe.as_mut());
-        tokio::select! {
-            () = readable(self.stdout.pipe.as_ref()), if reading => Turn::Readable(OutputStream::Stdout),
-            () = readable(self.stderr.pipe.as_ref()), if reading => Turn::Readable(OutputStream::Stderr),
-            () = readable(lifecycle), if reading => Turn::LifecycleReadable,
-            () = self.hub.room(), if !reading => Turn::Room,
-            () = some(probe) => Turn::Ready,
-            cause = self.leader.ended(), if !exited => Turn::Exited(cause),
-            () = self.control.asked() => Turn::StopRequested,
-            () = some(self.host_stop.as_mut()) => Turn::HostStop,
-            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => Turn::Due,
-        }
-    }
-
-    /// When something is to be done even if nothing happens.
-    fn next_due(&self) -> Option<Instant> {
-        let stop = self.stop.and_then(|stop| stop.due());
-        let drain = self
-            .exit
-            .filter(|_| self.is_reading())
-            .map(|exit| exit.drain_until);
-        // While nothing is read, the end of the draining waits too.
-        let reading = self.paused_until.or(drain);
-        let ready = self.readiness.as_ref().and_then(|awaited| awaited.deadline);
-        let heartbeat = self.heartbeat.map(|(at, _)| at);
-        let sample = self.sample.map(|(at, _)| at);
-        let activity = self.watch.latest.as_ref().map(|_| self.activity_at);
-        [stop, reading, ready, heartbeat, sample, activity]
-            .into_iter()
-            .flatten()
-            .min()
     }
 
     fn do_what_is_due(&mut self) {
@@ -295,23 +212,20 @@ impl Supervisor {
             self.read_the_last();
         }
         while let Some(stop) = &mut self.stop
-            && let Some(step) = stop.step(self.policy, now)
+            && let Some(step) = stop.step(&self.options, now)
         {
             self.carry_out(step);
         }
-        if let Some((at, interval)) = self.heartbeat
-            && at <= now
-        {
-            self.heartbeat = Some((now + interval, interval));
+        if self.heartbeat_at.is_some_and(|at| at <= now) {
+            self.heartbeat_at = Some(now + self.options.heartbeat_interval);
             if self.leader.has_ended().is_none() {
                 self.hub
                     .push(&RunEvent::Heartbeat(SystemTime::now().into()));
             }
         }
-        if let Some((at, interval)) = self.sample
-            && at <= now
-        {
-            self.sample = None;
+        if self.sample_at.is_some_and(|at| at <= now) {
+            self.sample_at = None;
+            let interval = self.options.sample_interval;
             self.sampling = Some(Sampling::begin(&self.hub, self.leader.identity(), interval));
         }
         if self.activity_at <= now
@@ -330,7 +244,7 @@ impl Supervisor {
             return;
         };
         awaited.deadline = None;
-        let Some(readiness) = awaited.options.ready.clone() else {
+        let Some(readiness) = self.options.ready.clone() else {
             return;
         };
         let timeout = headcount_adapter_kit::duration::write(readiness.timeout);
@@ -344,14 +258,19 @@ impl Supervisor {
         }
     }
 
-    fn read(&mut self, stream: OutputStream) {
-        let reader = match stream {
-            OutputStream::Stdout => &mut self.stdout,
-            OutputStream::Stderr => &mut self.stderr,
-        };
-        // A stream that fills the buffer most likely has more.
+    fn read(&mut self, input: Input) {
+        self.last_read = input;
+        // One that fills the buffer most likely has more.
         for _ in 0..READS_IN_A_ROW {
-            match reader.read_once(&self.hub, &mut self.watch) {
+            let read = match input {
+                Input::Stdout => self.stdout.read_once(&self.hub, &mut self.watch),
+                Input::Stderr => self.stderr.read_once(&self.hub, &mut self.watch),
+                Input::Lifecycle => match &mut self.lifecycle {
+                    Some(lifecycle) => lifecycle.read_once(&self.hub),
+                    None => return,
+                },
+            };
+            match read {
                 Read::Full => {}
                 Read::Behind => {
                     self.paused_until = Some(Instant::now() + PATIENCE);
@@ -359,14 +278,6 @@ impl Supervisor {
                 }
                 _ => return,
             }
-        }
-    }
-
-    fn read_lifecycle(&mut self) {
-        if let Some(lifecycle) = &mut self.lifecycle
-            && lifecycle.read_once(&self.hub) == Read::Behind
-        {
-            self.paused_until = Some(Instant::now() + PATIENCE);
         }
     }
 
@@ -384,19 +295,5 @@ impl Supervisor {
             .as_ref()
             .is_some_and(|lifecycle| lifecycle.pipe.is_some());
         self.stdout.is_open() || self.stderr.is_open() || lifecycle
-    }
-}
-
-async fn readable(pipe: Option<&Pipe>) {
-    match pipe {
-        Some(pipe) => pipe.readable().await,
-        None => pending().await,
-    }
-}
-
-async fn some(future: Option<impl Future<Output = ()> + Unpin>) {
-    match future {
-        Some(future) => future.await,
-        None => pending().await,
     }
 }
