@@ -140,8 +140,13 @@ pub(crate) fn play(args: &[String]) {
         .build()
         .unwrap();
     let figures = match what {
+        // On a worker, as a host's tasks are: from the main thread, each event would have to be
+        // handed to another one.
         "lines" => runtime.block_on(async { tokio::spawn(lines(of.to_owned())).await.unwrap() }),
-        "short" => runtime.block_on(short(of.parse().unwrap())),
+        "short" => {
+            let children = of.parse().unwrap();
+            runtime.block_on(async { tokio::spawn(short(children)).await.unwrap() })
+        }
         "idle" => runtime.block_on(idle(of.parse().unwrap())),
         other => panic!("no contestant {other}"),
     };
