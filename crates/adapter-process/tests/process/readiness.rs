@@ -174,6 +174,16 @@ async fn is_ready_despite_the_proxy() {
 }
 
 #[tokio::test]
+async fn f08_a_body_that_nobody_reads_holds_no_socket() {
+    let (port, asked, open) = serve_endless_bodies();
+    let handle = start(sleeper(ReadyCheck::http(port), LONG)).await;
+    until(|| asked.load(Ordering::Relaxed) >= 50).await;
+    // While probing goes on, all but the present request are let go of.
+    until(|| open.load(Ordering::Relaxed) <= 1).await;
+    within(handle.stop()).await.unwrap();
+}
+
+#[tokio::test]
 async fn f08_ten_thousand_probes_leave_no_socket_behind() {
     in_a_process_of_its_own("readiness::probes_in_this_process").await;
 }

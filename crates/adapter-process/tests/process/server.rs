@@ -1,7 +1,7 @@
 //! Servers that answer as a test says, and processes whose readiness they are.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -83,4 +83,30 @@ pub(crate) async fn becomes_ready(options: ProcessOptions) {
     until_settled(&handle).await;
     assert_eq!(handle.status(), RunStatus::Ready);
     within(handle.stop()).await.unwrap();
+}
+
+/// A server whose answers have bodies without an end. Counts the requests, and the connections that
+/// the other side holds open.
+pub(crate) fn serve_endless_bodies() -> (u16, Arc<AtomicUsize>, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (asked, open) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counts = (asked.clone(), open.clone());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let (asked, open) = counts.clone();
+            open.fetch_add(1, Ordering::Relaxed);
+            std::thread::spawn(move || {
+                let _ = stream.read(&mut [0; 1024]);
+                asked.fetch_add(1, Ordering::Relaxed);
+                let head = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 1000000000\r\n\r\n";
+                let _ = stream.write_all(head.as_bytes());
+                let _ = stream.write_all(&[b'x'; 4096]);
+                // Until the other side lets go.
+                while stream.read(&mut [0; 1024]).is_ok_and(|read| read > 0) {}
+                open.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+    });
+    (port, asked, open)
 }
