@@ -42,6 +42,7 @@ fn limit(processes: Option<u64>) {
     setrlimit(Resource::Nproc, limit).unwrap();
 }
 
+#[allow(clippy::print_stdout)] // that is how a process answers
 pub(crate) fn run_out() {
     // Nothing limits the superuser. The thread is another user's, and all that it starts.
     if rustix::process::geteuid().is_root() {
