@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use crate::shell::{Done, Outcome, Run};
 use crate::workspace::Workspace;
-use crate::{features, layers, new_adapter, package, schema, snapshots, soak, third_party, wasm};
+use crate::{
+    features, layers, new_adapter, package, schema, snapshots, soak, targets, third_party,
+};
 
 /// One step: its name, and what it does.
 struct Step {
@@ -25,8 +27,8 @@ const STEPS: [Step; 14] = [
         run: layers::run,
     },
     Step {
-        name: "wasm32",
-        run: wasm::run,
+        name: "targets",
+        run: targets::run,
     },
     Step {
         name: "schema",

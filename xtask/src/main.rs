@@ -22,8 +22,8 @@ mod schema;
 mod shell;
 mod snapshots;
 mod soak;
+mod targets;
 mod third_party;
-mod wasm;
 mod workspace;
 
 use shell::{Done, Outcome};
@@ -122,7 +122,7 @@ fn run(workspace: &Workspace, chore: Chore) -> Outcome {
     match chore {
         Chore::Ci { only } => ci::run(workspace, &only),
         Chore::Fix => fix::run(workspace),
-        Chore::Layers => layers::run(workspace).and_then(|_| wasm::run(workspace)),
+        Chore::Layers => layers::run(workspace).and_then(|_| targets::run(workspace)),
         Chore::Features => features::run(workspace),
         Chore::Schema { check: true } => schema::check(workspace),
         Chore::Schema { check: false } => schema::write(workspace),

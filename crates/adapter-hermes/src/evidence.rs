@@ -15,6 +15,7 @@ const MANIFEST_MAX: u64 = 1 << 20;
 /// How many delegations are looked through for a child whose own is not known.
 const DELEGATIONS_MAX: usize = 256;
 /// How many orphans are named.
+#[cfg(target_os = "linux")]
 const ORPHANS_MAX: usize = 64;
 
 /// How the children ended of whom the gateway's home tells it: by their live transcripts, or else by

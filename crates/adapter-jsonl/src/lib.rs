@@ -5,6 +5,12 @@
 //! - [`JsonlAdapter`]: a stream as a lifecycle adapter.
 //! - [`Journal`]: one file of events that several processes append to.
 
+#[cfg(not(unix))]
+compile_error!(
+    "headcount-adapter-jsonl needs a Unix system: its lock and its following of files rest on \
+     inodes, FIFOs and signals. Build `headcount` without its feature `jsonl` here."
+);
+
 mod adapter;
 mod config;
 mod decoder;

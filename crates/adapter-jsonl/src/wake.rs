@@ -1,31 +1,33 @@
 //! Waiting for descriptors, a time, or somebody who calls.
 
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::io::Errno;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, ioctl_fionbio};
 
-/// Ends somebody's wait, from any thread.
+/// Ends somebody's wait, from any thread: a pipe, as each Unix has it.
 #[derive(Debug, Clone)]
 pub(crate) struct Wake {
-    event: Arc<OwnedFd>,
+    ends: Arc<(PipeReader, PipeWriter)>,
 }
 
 impl Wake {
     pub(crate) fn new() -> io::Result<Self> {
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let ends = io::pipe()?;
+        ioctl_fionbio(&ends.0, true)?;
+        ioctl_fionbio(&ends.1, true)?;
         Ok(Self {
-            event: Arc::new(event),
+            ends: Arc::new(ends),
         })
     }
 
     /// Ends the wait under way, or the next one.
     pub(crate) fn wake(&self) {
         // It can only be full, and then the wait ends all the same.
-        let _ = rustix::io::write(&*self.event, &1u64.to_ne_bytes());
+        let _ = (&self.ends.1).write(&[1]);
     }
 
     /// Waits until one of the descriptors is readable or hung up, somebody wakes, or the time is
@@ -35,7 +37,7 @@ impl Wake {
         descriptors: impl IntoIterator<Item = BorrowedFd<'a>>,
         at_most: Duration,
     ) {
-        let mut all = vec![PollFd::from_borrowed_fd(self.event.as_fd(), PollFlags::IN)];
+        let mut all = vec![PollFd::from_borrowed_fd(self.ends.0.as_fd(), PollFlags::IN)];
         all.extend(
             descriptors
                 .into_iter()
@@ -47,7 +49,8 @@ impl Wake {
         };
         // An interrupted wait is a short one.
         let _ = poll(&mut all, Some(&timeout));
-        let _ = rustix::io::read(&*self.event, &mut [0u8; 8]);
+        // Many calls are one. What is left of very many ends the next wait, which then is a short one.
+        let _ = (&self.ends.0).read(&mut [0; 512]);
     }
 }
 

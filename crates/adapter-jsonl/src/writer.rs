@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::Pid;
 
 use crate::lock::{Probe, probe};
 
@@ -18,7 +18,7 @@ pub(crate) struct Writer {
 enum Watch {
     /// Readable when the process has ended; no other process is ever meant by it.
     Descriptor(OwnedFd),
-    /// For kernels without: the PID with the start time that it had.
+    /// For systems without: the PID with the start time that it had.
     StartTicks(Option<u64>),
     Exited,
 }
@@ -27,7 +27,7 @@ impl Writer {
     /// The process that has this PID now. If there is none, it has exited.
     pub(crate) fn new(pid: u32) -> Self {
         let target = i32::try_from(pid).ok().and_then(Pid::from_raw);
-        let watch = match target.map(|target| pidfd_open(target, PidfdFlags::empty())) {
+        let watch = match target.map(watch) {
             Some(Ok(descriptor)) => Watch::Descriptor(descriptor),
             None | Some(Err(Errno::SRCH)) => Watch::Exited,
             Some(Err(_)) => match probe(pid) {
@@ -65,6 +65,17 @@ impl Writer {
         }
         exited
     }
+}
+
+#[cfg(target_os = "linux")]
+fn watch(process: Pid) -> Result<OwnedFd, Errno> {
+    use rustix::process::{PidfdFlags, pidfd_open};
+    pidfd_open(process, PidfdFlags::empty())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn watch(_: Pid) -> Result<OwnedFd, Errno> {
+    Err(Errno::NOSYS)
 }
 
 #[cfg(test)]

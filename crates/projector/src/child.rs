@@ -32,6 +32,7 @@ pub(crate) struct Child {
     marks: u8,
 }
 
+#[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Option<Child>>() == 64);
 
 /// What few children have.

@@ -31,6 +31,7 @@ pub(crate) struct Facts {
     first_name: Name,
 }
 
+#[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Facts>() == 160);
 
 /// One event, or one child in a snapshot, as far as it is kept of which fact came from it.

@@ -75,6 +75,7 @@ pub(crate) fn in_words(status: Option<ExitStatus>) -> String {
 }
 
 /// The name of a signal of this system.
+#[cfg(unix)]
 fn signal_name(number: i32) -> Option<&'static str> {
     macro_rules! names {
         ($($name:ident)*) => {
@@ -89,6 +90,12 @@ fn signal_name(number: i32) -> Option<&'static str> {
         .iter()
         .find(|(of, _)| *of == number)
         .map(|(_, name)| *name)
+}
+
+/// Elsewhere there are no signals.
+#[cfg(not(unix))]
+fn signal_name(_: i32) -> Option<&'static str> {
+    None
 }
 
 #[cfg(test)]

@@ -184,6 +184,7 @@ pub fn boot_id() -> Option<Arc<str>> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Finding {
     /// How is known.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))] // nobody is told elsewhere
     Exited {
         status: ExitStatus,
         /// Where it was read.
@@ -201,6 +202,7 @@ pub(crate) enum NoHandle {
     /// The system has none.
     NotHere,
     /// They are file descriptors, and the rest of the host needs those that are left.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))] // there are none elsewhere
     NoDescriptors,
 }
 

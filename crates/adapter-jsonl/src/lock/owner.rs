@@ -214,7 +214,12 @@ fn stat(pid: u32) -> std::io::Result<(char, u64)> {
 }
 
 fn since_boot_ms() -> u64 {
-    let now = clock_gettime(ClockId::Boottime);
+    // The clock that goes on while the machine sleeps; elsewhere that one is called monotonic.
+    #[cfg(target_os = "linux")]
+    const CLOCK: ClockId = ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    const CLOCK: ClockId = ClockId::Monotonic;
+    let now = clock_gettime(CLOCK);
     let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
     let millis = u64::try_from(now.tv_nsec / 1_000_000).unwrap_or_default();
     seconds * 1000 + millis

@@ -12,7 +12,7 @@ mod pressure;
 mod procfs;
 #[cfg(all(unix, not(headcount_portable)))]
 mod spawn;
-#[cfg(all(unix, not(headcount_portable)))]
+#[cfg(all(target_os = "linux", not(headcount_portable)))]
 mod spawner;
 #[cfg(all(unix, not(headcount_portable)))]
 mod sys;

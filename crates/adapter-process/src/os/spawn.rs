@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use headcount_contract::{StartError, StartErrorKind};
 use tokio::net::unix::pipe;
 
-use super::{Leader, SpawnPlan, Spawned, spawner, sys};
+use super::{Leader, SpawnPlan, Spawned, sys};
 
 /// The reading end of an output pipe. Holds no buffer.
 #[derive(Debug)]
@@ -50,8 +50,10 @@ pub(crate) fn spawn(plan: &SpawnPlan<'_>) -> Result<Spawned, StartError> {
         None => None,
     };
     let child = match plan.end_with_host {
-        Some(signal) => spawner::spawn(command, signal),
-        None => command.spawn(),
+        #[cfg(target_os = "linux")]
+        Some(signal) => super::spawner::spawn(command, signal),
+        // Elsewhere no system ends children with their host; the adapter's limitations say so.
+        _ => command.spawn(),
     };
     let mut child = child.map_err(|error| why_not(plan, error))?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
@@ -82,13 +84,13 @@ struct LifecyclePipe {
 }
 
 fn lifecycle_pipe(command: &mut Command, at: u16) -> io::Result<LifecyclePipe> {
-    let (reading, writing) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let (reading, writing) = io::pipe()?;
     // Taken at that very number where it is free: nothing that the spawn opens for itself can then
     // be there in the child.
     let writing = rustix::io::fcntl_dupfd_cloexec(&writing, i32::from(at))?;
     sys::hand_over(command, writing.as_raw_fd(), i32::from(at));
     Ok(LifecyclePipe {
-        reading,
+        reading: reading.into(),
         _writing: writing,
     })
 }

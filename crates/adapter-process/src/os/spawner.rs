@@ -8,7 +8,6 @@ use std::process::{Child, Command};
 use std::sync::{OnceLock, mpsc};
 
 /// Spawns a child to which the system sends `signal` when the host dies.
-#[cfg(target_os = "linux")]
 pub(super) fn spawn(mut command: Command, signal: i32) -> io::Result<Child> {
     static SPAWNER: OnceLock<Option<mpsc::Sender<Job>>> = OnceLock::new();
     let gone = || io::Error::other("the thread that starts processes is gone");
@@ -21,12 +20,6 @@ pub(super) fn spawn(mut command: Command, signal: i32) -> io::Result<Child> {
     spawner.send(Job { command, answer }).map_err(|_| gone())?;
     // As long as the spawn itself takes.
     answered.recv().map_err(|_| gone())?
-}
-
-/// Elsewhere no system does this; the adapter says so in its limitations.
-#[cfg(not(target_os = "linux"))]
-pub(super) fn spawn(mut command: Command, _: i32) -> io::Result<Child> {
-    command.spawn()
 }
 
 struct Job {

@@ -78,8 +78,10 @@ impl Input {
 
     /// Whether the path still leads to this file, and the file was not cut.
     pub(super) fn is_whole(&self, path: &Path) -> Result<(), String> {
-        let Self::File { file, at } = self else {
-            return Ok(());
+        let (file, at) = match self {
+            Self::File { file, at } => (file, at),
+            #[cfg(unix)]
+            Self::Socket(_) => return Ok(()),
         };
         let held = file.metadata().map_err(|error| error.to_string())?;
         if !held.is_file() {
