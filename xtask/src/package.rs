@@ -21,6 +21,8 @@ pub(crate) fn run(workspace: &Workspace) -> Outcome {
         let listed = Run::cargo(workspace.root(), args).read()?;
         let files: Vec<&str> = listed.lines().collect();
         faults.extend(unwanted(&files).map(|file| format!("{} would ship {file}", package.name)));
+        faults
+            .extend(missing(&files).map(|file| format!("{} would not ship {file}", package.name)));
         println!("{:<28} {:>4} files", package.name, files.len());
     }
     if faults.is_empty() {
@@ -60,9 +62,21 @@ fn unwanted<'a>(files: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
     })
 }
 
+/// What everybody who gets the crate alone must find in it.
+fn missing(files: &[&str]) -> impl Iterator<Item = &'static str> {
+    const ALWAYS: [&str; 3] = ["README.md", "LICENSE-APACHE", "LICENSE-MIT"];
+    ALWAYS.into_iter().filter(|file| !files.contains(file))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn finds_what_a_crate_lacks() {
+        let files = ["Cargo.toml", "README.md", "LICENSE-MIT"];
+        assert_eq!(missing(&files).collect::<Vec<_>>(), ["LICENSE-APACHE"]);
+    }
 
     #[test]
     fn finds_what_does_not_belong_into_a_crate() {
