@@ -98,9 +98,52 @@ impl Control {
         self.told.notify_waiters();
     }
 
-    /// The run is over. Only the first one counts.
+    /// The run is over. Only the first one counts. A waker would keep the supervisor's memory.
     pub(super) fn end(&self, end: Ending) {
-        self.lock().end.get_or_insert(end);
+        let mut state = self.lock();
+        state.end.get_or_insert(end);
+        let supervisor = state.supervisor.take();
+        drop(state);
+        drop(supervisor);
         self.told.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::waker::tests::Wakers;
+
+    fn polled(control: &Control, wakers: &Wakers) -> bool {
+        let waker = wakers.waker();
+        control
+            .poll_asked(&mut Context::from_waker(&waker))
+            .is_ready()
+    }
+
+    #[test]
+    fn each_request_for_more_is_heard_once_whether_it_was_waited_for_or_not() {
+        let (control, wakers) = (Control::default(), Wakers::default());
+        control.ask(StopLevel::Graceful);
+        assert!(polled(&control, &wakers), "it came first");
+        assert!(!polled(&control, &wakers));
+        control.ask(StopLevel::Graceful);
+        assert_eq!(wakers.woken(), 0, "no more than before");
+        control.ask(StopLevel::Now);
+        assert_eq!(wakers.woken(), 1);
+        assert!(polled(&control, &wakers));
+        control.stop_failed();
+        assert!(!polled(&control, &wakers));
+        control.ask(StopLevel::Graceful);
+        assert!(polled(&control, &wakers), "the next stop is a new one");
+    }
+
+    #[test]
+    fn the_memory_of_the_supervisor_is_not_kept_after_the_end() {
+        let (control, wakers) = (Control::default(), Wakers::default());
+        assert!(!polled(&control, &wakers));
+        assert_eq!(wakers.kept(), 1);
+        control.end(Ending::Ended);
+        assert_eq!(wakers.kept(), 0);
     }
 }

@@ -141,7 +141,9 @@ impl Hub {
         }
         state.status = Some(change);
         let wakers = state.each(|queue| queue.push(&event));
+        let supervisor = state.supervisor.take();
         drop(state);
+        drop(supervisor);
         wakers.into_iter().for_each(Waker::wake);
     }
 
@@ -185,7 +187,9 @@ impl Hub {
         let mut state = self.lock();
         state.closed = true;
         let wakers = state.each(|_| {});
+        let supervisor = state.supervisor.take();
         drop(state);
+        drop(supervisor);
         wakers.into_iter().for_each(Waker::wake);
     }
 }
@@ -303,5 +307,48 @@ impl Drop for Subscription {
         let supervisor = state.supervisor.take();
         drop(state);
         wake(supervisor);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::{FutureExt, StreamExt};
+    use headcount_contract::{OutputStream, Timestamp};
+
+    use super::*;
+    use crate::source::waker::tests::Wakers;
+
+    fn batch(bytes: usize) -> LogBatch {
+        let mut batch = LogBatch::new(OutputStream::Stdout, Timestamp::UNIX_EPOCH, 1);
+        batch.push_lines(&format!("{}\n", "x".repeat(bytes)), bytes);
+        batch
+    }
+
+    /// What happened, how often it wakes, and how it happens.
+    type Way = (&'static str, usize, fn(&Hub, RunEventStream, StatusChange));
+
+    #[test]
+    fn whoever_waits_for_room_is_woken_by_it_and_not_kept_after_the_end() {
+        let ended = StatusChange::new(RunStatus::Stopped, Timestamp::UNIX_EPOCH);
+        let ways: [Way; 4] = [
+            ("a subscriber takes what it has", 1, |_, mut stream, _| {
+                assert!(stream.next().now_or_never().is_some());
+            }),
+            ("a subscriber goes", 1, |_, stream, _| drop(stream)),
+            ("the run ends", 0, |hub, _, ended| hub.end(ended)),
+            ("the supervisor is gone", 0, |hub, _, _| hub.close()),
+        ];
+        for (name, woken, way) in ways {
+            let hub = Arc::new(Hub::default());
+            let stream = hub.subscribe();
+            assert!(hub.push_log(batch(HIGH_WATER + 1)), "behind");
+            let wakers = Wakers::default();
+            let waker = wakers.waker();
+            assert!(hub.poll_room(&mut Context::from_waker(&waker)).is_pending());
+            drop(waker);
+            way(&hub, stream, ended.clone());
+            assert_eq!(wakers.woken(), woken, "{name}");
+            assert_eq!(wakers.kept(), 0, "{name}");
+        }
     }
 }
