@@ -1,6 +1,7 @@
 //! Streams and journals through the program: a script that emits, somebody who follows it live, and
 //! what must not be shown of what is read.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -262,17 +263,8 @@ fn no_output_and_no_log_holds_what_was_refused_or_is_secret() {
     assert!(!std::fs::read_to_string(&kept).unwrap().contains(CANARY));
 }
 
-/// The table, on a terminal that `script` makes.
 #[test]
 fn the_table_does_not_show_it_either() {
-    let works = Command::new("script")
-        .args(["-qec", "true", "/dev/null"])
-        .stdin(Stdio::null())
-        .output();
-    if !works.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: the program `script`, which makes a terminal, does not work here");
-        return;
-    }
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("stream");
     std::fs::write(&file, stream()).unwrap();
@@ -280,34 +272,56 @@ fn the_table_does_not_show_it_either() {
     assert!(!shown.contains(CANARY), "{shown}");
 }
 
-/// What is drawn until the child and the refused lines are shown.
+/// What is drawn on a terminal until the child and the refused lines are shown.
 fn shown_in_table(file: &Path) -> String {
-    let command = in_shell("tail --follow --from-start --output tui \"$STREAM\"");
+    let (mut screen, terminal) = terminal(150, 40);
+    let end = || Stdio::from(terminal.try_clone().unwrap());
     let mut child = Ended(
-        Command::new("script")
-            .args([
-                "-qec",
-                &format!("stty cols 150 rows 40; {command}"),
-                "/dev/null",
-            ])
-            .env("STREAM", file)
+        Command::new(env!("CARGO_BIN_EXE_headcount"))
+            .args(["tail", "--follow", "--from-start", "--output", "tui"])
+            .arg(file)
             .env("TERM", "xterm-256color")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
+            .stdin(end())
+            .stdout(end())
+            .stderr(end())
             .spawn()
             .unwrap(),
     );
-    let mut keys = child.0.stdin.take().unwrap();
-    let mut screen = child.0.stdout.take().unwrap();
+    drop(terminal);
     let mut shown = Vec::new();
     let mut buffer = [0; 4096];
     while !text(&shown).contains("refused") {
         let read = screen.read(&mut buffer).unwrap();
-        assert!(read > 0, "it ended: {}", text(&shown));
         shown.extend(&buffer[..read]);
     }
-    keys.write_all(b"q").unwrap();
-    screen.read_to_end(&mut shown).unwrap();
-    eventually("the end of the table", || child.0.try_wait().unwrap());
+    screen.write_all(b"q").unwrap();
+    // It fails when nobody has the terminal open any more.
+    while let Ok(read) = screen.read(&mut buffer) {
+        shown.extend(&buffer[..read]);
+    }
+    let status = eventually("the end of the table", || child.0.try_wait().unwrap());
+    assert!(status.success(), "{status}");
     text(&shown)
+}
+
+/// Both ends of a terminal of that size: the person's, and the program's.
+fn terminal(columns: u16, rows: u16) -> (File, File) {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&person).unwrap();
+    unlockpt(&person).unwrap();
+    let size = rustix::termios::Winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    rustix::termios::tcsetwinsize(&person, size).unwrap();
+    let name = ptsname(&person, Vec::new()).unwrap();
+    let program = File::options()
+        .read(true)
+        .write(true)
+        .open(name.to_str().unwrap())
+        .unwrap();
+    (person.into(), program)
 }
