@@ -39,8 +39,14 @@ const TARGETS: &[Target] = &[
     },
 ];
 
-/// Checks the crates for each target that is installed.
+/// Checks what other systems get of `process`, which builds here too, and the crates for each
+/// target that is installed.
 pub(crate) fn run(workspace: &Workspace) -> Outcome {
+    let portable = ["clippy", "--quiet", "--locked", "--no-deps", "--lib"];
+    Run::cargo(workspace.root(), portable)
+        .args(["--package", "headcount-adapter-process", "--"])
+        .args(["--cfg", "headcount_portable", "-D", "warnings"])
+        .run()?;
     let mut missing = Vec::new();
     for target in TARGETS {
         if is_installed(workspace, target.triple)? {
