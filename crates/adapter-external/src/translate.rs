@@ -144,11 +144,11 @@ impl Translator {
         let (observation, message) = match facts {
             Some(_) => (
                 "readopted",
-                "the process of an earlier session still runs; its output and what it did meanwhile are unknown",
+                "a process that another session started still runs; its output and what it did meanwhile are unknown",
             ),
             None => (
                 "not_found_again",
-                "the process of an earlier session was not found again",
+                "a process that another session started was not found again",
             ),
         };
         let about = [

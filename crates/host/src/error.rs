@@ -104,7 +104,7 @@ pub enum RequestError {
 
 /// Why a host could not stop everything it had started.
 #[derive(Debug, thiserror::Error)]
-#[error("not everything could be stopped: {}", failures.join("; "))]
+#[error("the end is not whole: {}", failures.join("; "))]
 #[non_exhaustive]
 pub struct ShutdownError {
     /// One sentence for each adapter that failed, and one for the journal if it did.

@@ -175,7 +175,8 @@ impl Host {
         }
     }
 
-    /// Waits until nothing more can come and every child has ended, or the host has stopped.
+    /// Waits until nothing more can come and every child of this session has ended, or the host has
+    /// stopped. What the journal tells of other sessions is not waited for ([`View::is_history`]).
     pub async fn idle(&self) -> Arc<View> {
         self.wait_until(View::is_idle).await
     }

@@ -204,9 +204,26 @@ impl View {
         others.into_iter().all(|adapter| adapter.finished)
     }
 
-    /// Whether nothing more can come, and every child has ended.
+    /// Whether nothing more can come, and every child of this session has ended.
     pub fn is_idle(&self) -> bool {
-        self.is_finished() && self.children().all(|child| child.state().is_terminal())
+        let over = |child: &Arc<ChildView>| child.state().is_terminal() || self.is_history(child);
+        self.is_finished() && self.children().all(over)
+    }
+
+    /// Whether a child is of another session: the journal tells of it, and no adapter of this host
+    /// has started it or observes it but as what an earlier life of the host left behind.
+    pub fn is_history(&self, child: &ChildView) -> bool {
+        let speaks = |adapter: &&AdapterView| {
+            !adapter.readopts && Some(&adapter.source) == child.adapter.as_ref()
+        };
+        match self.adapters.iter().find(speaks) {
+            None => true,
+            Some(_) if child.readopted => true,
+            Some(adapter) => {
+                let first = &child.record.provenance.first;
+                adapter.role == SourceRole::Own && first.epoch.as_ref() != Some(&adapter.epoch)
+            }
+        }
     }
 }
 

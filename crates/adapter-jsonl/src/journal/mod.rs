@@ -104,8 +104,9 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// [`JournalError::Io`] if something other than a regular file stands there, or there is no
-    /// folder to make it in.
+    /// [`JournalError::Io`] if something other than a regular file stands there, if there is no
+    /// folder to make it in, or if this user may not write the file or its folder, where the lock
+    /// is made.
     pub fn open(path: impl Into<PathBuf>, options: JournalOptions) -> Result<Self, JournalError> {
         Self::open_with(path.into(), options, Arc::new(SystemFiles))
     }
@@ -127,6 +128,7 @@ impl Journal {
             }
             _ => (),
         }
+        check_permissions(&path)?;
         let lock = Lock::new(&path, options.lock);
         lock.remove_orphans();
         Ok(Self {
@@ -323,10 +325,27 @@ fn encode(
 }
 
 /// Whether the folder exists in which the file would be made.
+/// That it can be appended to is found out before anything depends on it.
+fn check_permissions(path: &Path) -> Result<(), JournalError> {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    let may = |target: &Path, access, doing| match accessat(CWD, target, access, AtFlags::EACCESS) {
+        // A file that is not there yet is made by the first append.
+        Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+        Err(error) => Err(JournalError::io(doing, target)(error.into())),
+    };
+    may(path, Access::WRITE_OK, "cannot write the journal")?;
+    let doing = "cannot make the journal's lock in its folder";
+    may(folder_of(path), Access::WRITE_OK | Access::EXEC_OK, doing)
+}
+
 fn has_folder(path: &Path) -> bool {
+    folder_of(path).is_dir()
+}
+
+fn folder_of(path: &Path) -> &Path {
     match path.parent() {
-        Some(folder) if folder != Path::new("") => folder.is_dir(),
-        _ => true,
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
     }
 }
 

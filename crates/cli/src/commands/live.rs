@@ -8,7 +8,7 @@ use headcount::projector::Record;
 use headcount::{
     Change, ChangeStream, Delivery, Host, HostBuilder, HostError, JournalSettings, View,
 };
-use headcount_contract::{SourceRole, Urgency};
+use headcount_contract::Urgency;
 use tokio::task::JoinHandle;
 
 use crate::args::Common;
@@ -20,7 +20,7 @@ use crate::{term, tui};
 /// When there is nothing more to show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// Every child has ended and nothing more can come.
+    /// Every child of this session has ended and nothing more can come.
     Idle,
     /// Nothing more can come: what a stream leaves unfinished stays so.
     Finished,
@@ -47,14 +47,10 @@ pub(super) fn show(
     Ok(view)
 }
 
-/// Whether a child is one that the journal holds of an earlier life of one of our sources.
+/// Whether a child is one that the journal holds of another session.
 pub(super) fn is_history(view: &View, record: &Record) -> bool {
-    let first = record.provenance.first.epoch.as_ref();
-    view.adapters().iter().any(|adapter| {
-        adapter.role == SourceRole::Own
-            && adapter.source == record.source
-            && Some(&adapter.epoch) != first
-    })
+    let child = view.child(&record.source, &record.child_id);
+    child.is_none_or(|child| view.is_history(child))
 }
 
 async fn session(

@@ -3,7 +3,7 @@
 use headcount_contract::{ChildState, Outcome};
 use serde_json::json;
 
-use crate::program::{ends, events, run, run_program, text};
+use crate::program::{ends, events, eventually, headcount, run, run_program, text};
 
 /// The exit code of the program, and of the terminal event the outcome and one detail.
 fn check(
@@ -166,4 +166,47 @@ fn the_last_words_are_heard() {
     let output = run(&["--output", "plain"], "printf 'last words'; exit 1");
     assert!(text(&output.stdout).contains("last words"));
     assert_eq!(output.status.code(), Some(1));
+}
+
+/// What a journal tells of others is shown, and neither waited for nor answered for.
+#[test]
+fn a_run_ends_with_its_child_whatever_else_the_journal_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("events.jsonl");
+    let journal = journal.to_str().unwrap();
+    let emit = "emit --source nightly --epoch 1 --child backup --kind state_changed --state running --journal";
+    let emit = headcount(&[&emit.split(' ').collect::<Vec<_>>()[..], &[journal]].concat());
+    assert!({ emit }.status().unwrap().success());
+    // One that goes on after its headcount was killed, under the name of the next.
+    let named = ["--output", "plain", "--name", "job", "--journal", journal];
+    let pid_file = folder.path().join("pid");
+    let script = format!(
+        "echo $$ > '{0}.new'; mv '{0}.new' '{0}'; exec sleep 300",
+        pid_file.display()
+    );
+    let mut killed = headcount(&[&["run"], &named[..], &["--", "sh", "-c", &script]].concat())
+        .spawn()
+        .unwrap();
+    let sleeper = eventually("the sleeper", || std::fs::read_to_string(&pid_file).ok());
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    for code in [0, 3] {
+        let script = format!("exit {code}");
+        let output = run(&named, &script);
+        assert_eq!(output.status.code(), Some(code), "{}", text(&output.stdout));
+    }
+    let list = headcount(&["list", "--output", "json", "--journal", journal])
+        .output()
+        .unwrap();
+    let list: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap();
+    let live = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|child| child["state"] == "running");
+    assert_eq!(live.count(), 2, "nothing was said to have ended: {list}");
+    let kill = std::process::Command::new("kill")
+        .arg(sleeper.trim())
+        .status();
+    assert!(kill.unwrap().success());
 }
