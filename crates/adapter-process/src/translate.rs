@@ -110,24 +110,46 @@ fn end_details(identity: &ProcessIdentity, end: &End) -> Details {
 impl End {
     /// What a person should know besides: who is left.
     pub(crate) fn diagnostic(&self, at: Timestamp) -> Option<RunEvent> {
-        let message = match (self.output_open, self.leftovers.is_empty()) {
-            (false, true) => return None,
-            (true, true) => "the process ended, but its output is held open by another one",
-            (false, false) => "the process ended, but members of its group live on",
-            (true, false) => {
-                "the process ended, but members of its group live on and its output is held open"
-            }
+        let open = match self.held_by.as_slice() {
+            [] => "its output is held open by another process".to_owned(),
+            holders => format!("its output is held open by {}", named(holders)),
         };
+        let left = format!("{} of its group lives on", named(&self.leftovers));
+        let what = match (self.output_open, self.leftovers.is_empty()) {
+            (false, true) => return None,
+            (true, true) => open,
+            (false, false) => left,
+            (true, false) => format!("{left}, and {open}"),
+        };
+        let message = format!("the process ended, but {what}");
         let details = Details::from_iter([
             ("outputOpen", json!(self.output_open)),
             ("leftovers", json!(self.leftovers)),
             ("heldBy", json!(self.held_by)),
         ]);
         Some(RunEvent::Error {
-            message: message.to_owned(),
+            message,
             timestamp: at,
             details,
         })
+    }
+}
+
+/// Processes in a sentence: the first of many by number.
+pub(crate) fn named(pids: &[u32]) -> String {
+    const NAMED: usize = 5;
+    let numbers = |pids: &[u32]| {
+        let numbers: Vec<_> = pids.iter().map(u32::to_string).collect();
+        numbers.join(", ")
+    };
+    match pids {
+        [one] => format!("process {one}"),
+        few if few.len() <= NAMED => format!("each of the processes {}", numbers(few)),
+        many => format!(
+            "each of {} processes ({}, …)",
+            many.len(),
+            numbers(&many[..NAMED])
+        ),
     }
 }
 
@@ -152,6 +174,38 @@ mod tests {
         change(&mut end);
         let change = ended(&identity, &end, Timestamp::UNIX_EPOCH);
         RunEvent::Status(change).to_json_lines().join("\n")
+    }
+
+    #[test]
+    fn who_is_left_is_said_by_number() {
+        let said = |output_open, leftovers: &[u32], held_by: &[u32]| {
+            let end = End {
+                cause: Cause::Code(0),
+                asked_by: AskedBy::Nobody,
+                escalated: false,
+                output_open,
+                leftovers: leftovers.to_vec(),
+                held_by: held_by.to_vec(),
+            };
+            match end.diagnostic(Timestamp::UNIX_EPOCH) {
+                Some(RunEvent::Error { message, .. }) => message,
+                other => format!("{other:?}"),
+            }
+        };
+        let transcript = [
+            said(false, &[], &[]),
+            said(true, &[], &[]),
+            said(true, &[], &[7]),
+            said(false, &[7, 8], &[]),
+            said(true, &[1, 2, 3, 4, 5, 6, 7], &[7]),
+        ];
+        insta::assert_snapshot!(transcript.join("\n"), @r"
+        None
+        the process ended, but its output is held open by another process
+        the process ended, but its output is held open by process 7
+        the process ended, but each of the processes 7, 8 of its group lives on
+        the process ended, but each of 7 processes (1, 2, 3, 4, 5, …) of its group lives on, and its output is held open by process 7
+        ");
     }
 
     #[test]

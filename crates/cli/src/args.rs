@@ -123,7 +123,8 @@ pub(crate) struct Run {
     /// How long a child that was asked to stop may take before it is killed
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) grace: Option<Duration>,
-    /// When to start the next attempt
+    /// When to start the next attempt; one that ends within a second counts as failed, whatever
+    /// its exit code
     #[arg(long, value_enum, value_name = "WHEN")]
     pub(crate) restart: Option<Restart>,
     /// The child writes its own lifecycle JSONL, for its sub-children, to this descriptor

@@ -11,6 +11,7 @@ use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 
 use super::Hub;
 use crate::os::{ProcessIdentity, Processes, Tree};
+use crate::translate::named;
 
 /// A run that is sampled for as long as this is kept.
 #[derive(Debug)]
@@ -103,7 +104,10 @@ impl Slot {
 /// Says that processes have left the group.
 pub(super) fn escaped_event(escaped: &[u32]) -> RunEvent {
     RunEvent::Error {
-        message: "processes of this run have left its group; a stop does not reach them".into(),
+        message: format!(
+            "{} of this run left its group; a stop does not reach what left it",
+            named(escaped)
+        ),
         timestamp: SystemTime::now().into(),
         details: Details::from_iter([("escaped", json!(escaped))]),
     }
