@@ -1,13 +1,43 @@
 //! Standard error for people, standard output for data; a broken pipe is a quiet end.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::exit::Failure;
 
+/// Whether a standard error that nobody reads may hold us up no longer.
+static HURRY: AtomicBool = AtomicBool::new(false);
+
+/// From now on words to standard error are given up rather than waited for: somebody has asked us
+/// to end.
+pub(crate) fn hurry() {
+    HURRY.store(true, Ordering::Relaxed);
+}
+
 /// Writes a line for a person to standard error.
 pub(crate) fn note(line: impl std::fmt::Display) {
-    // Nobody is left to be told of a standard error that is gone.
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    /// What a pipe that has room at all has room for.
+    const ROOM: usize = 4096;
+    let line = format!("{line}\n");
+    for part in line.as_bytes().chunks(ROOM) {
+        // Nobody is left to be told of a standard error that is gone.
+        if HURRY.load(Ordering::Relaxed) && !has_room() || io::stderr().write_all(part).is_err() {
+            return;
+        }
+    }
+}
+
+/// Whether standard error can be written to within a moment.
+fn has_room() -> bool {
+    let patience = Timespec {
+        tv_sec: 0,
+        tv_nsec: 500_000_000,
+    };
+    let stderr = io::stderr();
+    let mut waiting = [PollFd::new(&stderr, PollFlags::OUT)];
+    poll(&mut waiting, Some(&patience)).is_ok_and(|ready| ready > 0)
 }
 
 /// Tells a person why the command was not carried out, and what would be right.

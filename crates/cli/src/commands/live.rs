@@ -2,19 +2,19 @@
 
 use std::io::IsTerminal;
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use headcount::projector::Record;
-use headcount::{
-    Change, ChangeStream, Delivery, Host, HostBuilder, HostError, JournalSettings, View,
-};
+use headcount::{ChangeStream, Delivery, Host, HostBuilder, HostError, JournalSettings, View};
 use headcount_contract::Urgency;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
 
 use crate::args::Common;
 use crate::commands::interrupt::Interrupts;
 use crate::exit::Failure;
-use crate::output::{Form, Printer, Writer};
+use crate::output::{Form, PIECE, Printer, Progress, Writer};
 use crate::{term, tui};
 
 /// When there is nothing more to show.
@@ -103,6 +103,65 @@ fn host_failure(error: &HostError) -> Failure {
     Failure::usage(error)
 }
 
+/// How many changes are printed before anything else is looked at.
+const AT_ONCE: usize = 256;
+
+/// For how long, after an interrupt, a reader may read nothing.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How many interrupts are a wish to end whatever that costs: the second has killed the children.
+const ENOUGH: u32 = 3;
+
+/// What we know of whoever reads our output.
+#[derive(Debug, Default)]
+struct Reader {
+    interrupts: u32,
+    /// When it is given up unless it reads; none without an interrupt.
+    deadline: Option<Instant>,
+    given_up: bool,
+    /// How many lines were thrown away.
+    lost: u64,
+}
+
+impl Reader {
+    /// Counts an interrupt.
+    fn interrupted(&mut self) -> u32 {
+        self.interrupts += 1;
+        self.deadline
+            .get_or_insert_with(|| Instant::now() + PATIENCE);
+        self.interrupts
+    }
+
+    fn reads(&mut self) {
+        if self.deadline.is_some() {
+            self.deadline = Some(Instant::now() + PATIENCE);
+        }
+    }
+
+    /// Completes once there is no sense in waiting for it.
+    async fn is_given_up(&self) {
+        match self.deadline {
+            _ if self.given_up || self.interrupts >= ENOUGH => {}
+            Some(deadline) => sleep_until(deadline).await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Adds to the text what has changed meanwhile, as long as it is one piece: few large writes are
+/// faster than many small ones.
+fn gather(changes: &mut ChangeStream, printer: &mut Printer, writer: &mut Writer) {
+    for _ in 0..AT_ONCE {
+        if writer.pending() >= PIECE {
+            return;
+        }
+        let Some(Some(change)) = changes.next().now_or_never() else {
+            return;
+        };
+        printer.change(&change, writer.text());
+    }
+}
+
 /// A host that is being shown.
 pub(crate) struct Session<'i> {
     pub(crate) host: Arc<Host>,
@@ -150,63 +209,95 @@ impl Session<'_> {
         self.stop.is_some()
     }
 
+    /// Prints until the host has ended and everything is written.
+    ///
+    /// Without an interrupt a reader that does not read is waited for, as by every program in a
+    /// pipe; the host waits with us. After one it has [`PATIENCE`], and what it did not read is
+    /// counted.
     async fn print(
         &mut self,
         mut changes: ChangeStream,
         mut printer: Printer,
     ) -> Result<(), Failure> {
-        let writer = Writer::start();
-        let mut interrupted = false;
-        let mut text = String::new();
+        let mut writer = Writer::start();
+        let mut reader = Reader::default();
         let host = self.host.clone();
-        let until = self.until;
-        let mut over = Box::pin(Self::over(&host, until));
-        let mut batches = (&mut changes).ready_chunks(256);
+        let mut over = Box::pin(Self::over(&host, self.until));
         loop {
             let stopping = self.is_stopping();
+            let waiting = writer.pending() > 0;
             tokio::select! {
                 biased;
                 () = self.interrupts.next() => {
-                    if !interrupted {
+                    // Asked for before anything is said of it: standard error may be blocked too.
+                    self.stop();
+                    if reader.interrupted() == 1 {
+                        term::hurry();
                         term::note("stopping… once more kills at once");
                     }
-                    interrupted = true;
-                    self.stop();
                 }
-                room = writer.room(), if !text.is_empty() => {
-                    let Ok(room) = room else {
+                handed = writer.hand_on(), if waiting => {
+                    if handed.is_err() {
                         // The reader has gone. What we started must not outlive that.
                         if !stopping {
                             self.stop();
                         }
                         break;
-                    };
-                    room.send(std::mem::take(&mut text));
+                    }
+                    reader.reads();
                 }
-                batch = batches.next(), if text.is_empty() => match batch {
-                    Some(batch) => batch.iter().for_each(|change: &Change| printer.change(change, &mut text)),
-                    None => break,
-                },
+                () = reader.is_given_up(), if waiting => {
+                    // From here on nothing is written, since there would be a hole.
+                    reader.given_up = true;
+                    reader.lost += writer.discard();
+                }
+                change = changes.next(), if !waiting => {
+                    let Some(change) = change else {
+                        break;
+                    };
+                    if reader.given_up {
+                        reader.lost += printer.count(&change);
+                        continue;
+                    }
+                    printer.change(&change, writer.text());
+                    gather(&mut changes, &mut printer, &mut writer);
+                }
                 _ = &mut over, if !stopping => self.stop(),
             }
         }
-        drop(batches);
         drop(changes);
-        let mut written = std::pin::pin!(writer.finish());
+        self.written(writer, reader).await
+    }
+
+    /// Waits until everything is written, or until there is no hope of it.
+    async fn written(&mut self, mut writer: Writer, mut reader: Reader) -> Result<(), Failure> {
         loop {
             tokio::select! {
-                done = &mut written => {
-                    done?;
-                    return Ok(());
-                }
-                () = self.interrupts.next() => {
-                    if interrupted {
-                        return Ok(());
+                biased;
+                progress = writer.finish() => match progress {
+                    Progress::Piece => reader.reads(),
+                    Progress::Ended(result) => {
+                        result?;
+                        break;
                     }
-                    interrupted = true;
+                },
+                () = reader.is_given_up() => break,
+                () = self.interrupts.next() => {
+                    term::hurry();
+                    if reader.interrupted() > 1 {
+                        break;
+                    }
                 }
             }
         }
+        let lost = reader.lost + writer.unwritten();
+        if lost > 0 {
+            let lines = if lost == 1 { "line was" } else { "lines were" };
+            term::note(format_args!(
+                "{lost} {lines} not written: nobody read the output"
+            ));
+        }
+        Ok(())
     }
 
     /// Waits for the end of the host and tells what it could not end.

@@ -11,7 +11,7 @@ use headcount_contract::{ChildId, LifecycleEvent, Observation, SourceId, Timesta
 
 use crate::args::Output;
 use plain::Plain;
-pub(crate) use writer::Writer;
+pub(crate) use writer::{PIECE, Progress, Writer};
 
 /// The form that `--output` asks for, `auto` decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +54,21 @@ pub(crate) struct PlainPrinter {
 impl Printer {
     pub(crate) fn plain() -> Self {
         Self::Plain(Box::default())
+    }
+
+    /// How many lines a change would have had to say.
+    pub(crate) fn count(&mut self, change: &Change) -> u64 {
+        if let Change::Observation {
+            observation: Observation::Output(batch),
+            ..
+        } = change
+            && matches!(self, Self::Plain(_))
+        {
+            return batch.len() as u64;
+        }
+        let mut text = String::new();
+        self.change(change, &mut text);
+        writer::lines(&text)
     }
 
     /// Adds what a change has to say to `out`.

@@ -3,6 +3,7 @@
 // Helpers of tests may panic; clippy knows only the test functions themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod blocked;
 mod ends;
 mod json;
 mod plain;
