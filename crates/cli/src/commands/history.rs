@@ -180,6 +180,8 @@ pub(super) fn wait(common: &Common, wait: &Wait) -> Result<Exit, Failure> {
         .timeout
         .and_then(|timeout| Instant::now().checked_add(timeout));
     let mut history: Option<History> = None;
+    // What keeps it waiting: told at once where a slip is likely, and at the end.
+    let mut present = String::new();
     loop {
         match &mut history {
             Some(history) => history
@@ -189,25 +191,45 @@ pub(super) fn wait(common: &Common, wait: &Wait) -> Result<Exit, Failure> {
             None if path.exists() || deadline.is_none() => history = Some(read(path)?),
             None => {}
         }
+        let found = match &history {
+            Some(history) => find(history, &wait.child)?,
+            None => None,
+        };
+        if let Some(record) = &found
+            && let Some(exit) = reached(common, wait, record)?
+        {
+            return Ok(exit);
+        }
         if let Some(history) = &history {
-            if let Some(record) = find(history, &wait.child)?
-                && let Some(exit) = reached(common, wait, &record)?
-            {
-                return Ok(exit);
-            }
             // Nothing will ever be read behind a fault.
             sound(history)?;
+        }
+        let was = std::mem::replace(
+            &mut present,
+            waits_for(path, history.as_ref(), found.as_ref()),
+        );
+        if was.is_empty() && found.is_none() {
+            term::note(format_args!("waiting for {:?}: {present}", wait.child));
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if left == Some(Duration::ZERO) {
             term::note(format_args!(
-                "timed out: {:?} did not reach {}",
+                "timed out: {:?} did not reach {}: {present}",
                 wait.child,
                 names(&wait.state)
             ));
             return Ok(Exit::TIMED_OUT);
         }
         std::thread::sleep(left.map_or(LOOK, |left| left.min(LOOK)));
+    }
+}
+
+fn waits_for(path: &Path, history: Option<&History>, found: Option<&Record>) -> String {
+    let path = path.display();
+    match (history, found) {
+        (None, _) => format!("there is no journal {path} yet"),
+        (Some(_), None) => format!("the journal {path} knows no such child yet"),
+        (Some(_), Some(record)) => format!("it is {}", state(record)),
     }
 }
 
