@@ -34,7 +34,8 @@ pub(crate) struct Common {
     /// Append every event that is accepted to this journal; for list, wait, explain, emit: the journal
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) journal: Option<PathBuf>,
-    /// Headcount's own log, to standard error: error, warn, info, debug, trace
+    /// Headcount's own log, to standard error: error, warn, info, debug, trace; without it, as the
+    /// environment variable `HEADCOUNT_LOG` says
     #[arg(long, global = true, value_name = "LEVEL")]
     pub(crate) log: Option<String>,
     /// Print the host's own counts to standard error at the end

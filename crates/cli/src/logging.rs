@@ -7,6 +7,7 @@ use tracing_subscriber::EnvFilter;
 use crate::args::Common;
 use crate::exit::Failure;
 use crate::output::Form;
+use crate::term;
 
 /// The environment variable that sets the level where `--log` does not.
 const VARIABLE: &str = "HEADCOUNT_LOG";
@@ -27,6 +28,7 @@ pub(crate) fn init(common: &Common) -> Result<(), Failure> {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(term::is_coloured())
         .init();
     Ok(())
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::exit::Failure;
+use crate::text::visible_lines;
 
 /// Whether a standard error that nobody reads may hold us up no longer.
 static HURRY: AtomicBool = AtomicBool::new(false);
@@ -16,11 +17,17 @@ pub(crate) fn hurry() {
     HURRY.store(true, Ordering::Relaxed);
 }
 
-/// Writes a line for a person to standard error.
+/// Writes a line for a person to standard error, or several. Whatever a terminal would act on is
+/// made visible.
 pub(crate) fn note(line: impl std::fmt::Display) {
+    raw(&visible_lines(&line.to_string()));
+}
+
+/// Writes text that holds nothing foreign.
+fn raw(text: &str) {
     /// What a pipe that has room at all has room for.
     const ROOM: usize = 4096;
-    let line = format!("{line}\n");
+    let line = format!("{text}\n");
     for part in line.as_bytes().chunks(ROOM) {
         // Nobody is left to be told of a standard error that is gone.
         if HURRY.load(Ordering::Relaxed) && !has_room() || io::stderr().write_all(part).is_err() {
@@ -45,16 +52,38 @@ pub(crate) fn complain(failure: &Failure) {
     if failure.to_string().is_empty() {
         return;
     }
-    let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let (red, cyan, off) = if colour {
-        ("\x1b[1;31m", "\x1b[1;36m", "\x1b[0m")
-    } else {
-        ("", "", "")
-    };
-    note(format_args!("{red}error{off}: {failure}"));
+    let [red, cyan, off] = colours();
+    let message = visible_lines(&failure.to_string()).into_owned();
+    raw(&format!("{red}error{off}: {message}"));
     if let Some(help) = failure.help_line() {
-        note(format_args!("{cyan} help{off}: {help}"));
+        raw(&format!("{cyan} help{off}: {}", visible_lines(help)));
     }
+}
+
+/// Tells a person what is wrong with the command line, in clap's words: they repeat what was
+/// typed, or what a script was given.
+pub(crate) fn complain_of_usage(error: &clap::Error) {
+    let [red, _, off] = colours();
+    let text = error.render().to_string();
+    let text = visible_lines(text.trim_end());
+    match text.strip_prefix("error:") {
+        Some(rest) => raw(&format!("{red}error{off}:{rest}")),
+        None => raw(&text),
+    }
+}
+
+/// Red, cyan, and the end of both.
+fn colours() -> [&'static str; 3] {
+    if is_coloured() {
+        ["\x1b[1;31m", "\x1b[1;36m", "\x1b[0m"]
+    } else {
+        [""; 3]
+    }
+}
+
+/// Whether standard error is to be coloured.
+pub(crate) fn is_coloured() -> bool {
+    io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Writes lines to standard output and flushes them.

@@ -25,10 +25,27 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether a terminal would act on it instead of showing it.
+/// The same for text of several lines, which stay lines.
+pub(crate) fn visible_lines(text: &str) -> Cow<'_, str> {
+    if !text.contains('\n') {
+        return visible(text);
+    }
+    let lines: Vec<_> = text.split('\n').map(visible).collect();
+    Cow::Owned(lines.join("\n"))
+}
+
+/// Whether a terminal would act on it instead of showing it, or show nothing where something is.
 fn is_active(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
+        || matches!(
+            c,
+            // Marks of direction.
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+            // Ends of lines and paragraphs.
+            | '\u{2028}' | '\u{2029}'
+            // What has no width, and tells two names apart that look the same.
+            | '\u{ad}' | '\u{200b}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}'
+        )
 }
 
 /// A line of a program for a person: as [`visible`], but without the sequences that only colour
@@ -105,8 +122,22 @@ mod tests {
             ("\u{9b}31m", "\\u{9b}31m"),
             ("a\u{202e}b", "a\\u{202e}b"),
             ("\u{7f}", "\\x7f"),
+            ("a\u{61c}b\u{200b}", "a\\u{61c}b\\u{200b}"),
+            ("\u{feff}a\u{ad}b", "\\u{feff}a\\u{ad}b"),
+            ("a\u{e0041}\u{e007f}", "a\\u{e0041}\\u{e007f}"),
         ] {
             assert_eq!(visible(text), shown);
+        }
+    }
+
+    #[test]
+    fn lines_stay_lines() {
+        for (text, shown) in [
+            ("one\r\n\u{1b}[2Jtwo\n", "one\\x0d\n\\e[2Jtwo\n"),
+            ("\u{1b}[2J", "\\e[2J"),
+            ("one", "one"),
+        ] {
+            assert_eq!(visible_lines(text), shown);
         }
     }
 

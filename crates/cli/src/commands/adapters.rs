@@ -1,5 +1,7 @@
 //! `headcount adapters`, `headcount schema`, `headcount completions`: what this program is.
 
+use std::io::Write;
+
 use clap::CommandFactory;
 use clap_complete::Shell;
 use headcount_contract::{AdapterRegistration, Capabilities, Capability, SourceRole, schema};
@@ -91,10 +93,11 @@ pub(super) fn print_schema(of: SchemaOf) -> Result<Exit, Failure> {
     Ok(Exit::OK)
 }
 
-pub(super) fn completions(shell: Shell) -> Exit {
+pub(super) fn completions(shell: Shell) -> Result<Exit, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Args::command(), "headcount", &mut script);
-    // A reader that has gone wanted no more of it.
-    let _ = std::io::Write::write_all(&mut std::io::stdout().lock(), &script);
-    Exit::OK
+    let mut out = std::io::stdout().lock();
+    out.write_all(&script)?;
+    out.flush()?;
+    Ok(Exit::OK)
 }

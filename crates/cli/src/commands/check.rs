@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::args::{Check, Common, Limits, Output, Scope};
 use crate::exit::{Exit, Failure};
+use crate::text::visible;
 
 pub(super) fn run(common: &Common, check: &Check) -> Result<Exit, Failure> {
     let mut source = open(&check.file)?;
@@ -152,7 +153,7 @@ impl Judge {
         if why.is_empty() {
             writeln!(self.out)
         } else {
-            writeln!(self.out, " ({why})")
+            writeln!(self.out, " ({})", visible(why))
         }
     }
 

@@ -11,6 +11,7 @@ use crate::args::{Common, JournalAction, Output};
 use crate::commands::journal_failure;
 use crate::exit::{Exit, Failure};
 use crate::term;
+use crate::text::visible;
 
 pub(super) fn run(common: &Common, action: JournalAction) -> Result<Exit, Failure> {
     match action {
@@ -45,17 +46,19 @@ fn verify(
         return Ok(exit);
     }
     let Some(reason) = report.blocked else {
-        term::lines([format!("{name}: sound, {} entries", report.entries)])?;
+        let line = format!("{name}: sound, {} entries", report.entries);
+        term::lines([visible(&line)])?;
         return Ok(exit);
     };
-    term::lines([format!(
+    let line = format!(
         "{name}: append-blocked ({}) at line {}, byte {}, after {} entries: {}",
         reason.as_str(),
         report.line.unwrap_or_default(),
         report.offset.unwrap_or_default(),
         report.entries,
         report.what.as_deref().unwrap_or_default(),
-    )])?;
+    );
+    term::lines([visible(&line)])?;
     if reason == BlockedReason::Truncated {
         term::note(format_args!("help: headcount journal repair {name}"));
     }
@@ -113,6 +116,6 @@ fn repair(file: &Path) -> Result<Exit, Failure> {
         ),
         _ => format!("{}: repaired", file.display()),
     };
-    term::lines([line])?;
+    term::lines([visible(&line)])?;
     Ok(Exit::OK)
 }

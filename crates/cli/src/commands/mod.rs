@@ -34,7 +34,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         Command::Journal(args) => journal::run(&common, args.action),
         Command::Adapters => adapters::adapters(&common),
         Command::Schema(args) => adapters::print_schema(args.of),
-        Command::Completions { shell } => Ok(adapters::completions(shell)),
+        Command::Completions { shell } => adapters::completions(shell),
     }
 }
 

@@ -12,3 +12,4 @@ mod schemas;
 mod stop;
 mod stream;
 mod volume;
+mod words;
