@@ -17,6 +17,9 @@ pub(crate) fn tell(
     let total = translator.diagnostics.total();
     let latest = (total > *refused).then(|| translator.diagnostics.kept().last().cloned());
     *refused = total;
+    if let Arrived::Began { .. } = arrived {
+        health.count("streams", 1);
+    }
     match arrived {
         Arrived::Trouble(what) => health.set(HealthStatus::Down, what.clone()),
         Arrived::WriterExited(pid) => health.set(

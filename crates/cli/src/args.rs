@@ -8,6 +8,7 @@ use clap_complete::Shell;
 use headcount::duration;
 use headcount_contract::{ChildState, EventKind};
 
+use crate::exit;
 use crate::value::{self, HttpTarget};
 
 /// See what your child agents are doing, and how we know.
@@ -16,6 +17,7 @@ use crate::value::{self, HttpTarget};
     name = "headcount",
     version,
     arg_required_else_help = true,
+    after_help = exit::HELP,
     disable_help_subcommand = true
 )]
 pub(crate) struct Args {

@@ -3,6 +3,18 @@
 use std::fmt;
 use std::process::ExitCode;
 
+/// The same for people, at the end of `--help`.
+pub(crate) const HELP: &str = "\
+Exit codes:
+  0      done; of run: the child's own code, whatever it is
+  1      the answer is no: a child failed, a line was rejected, nothing could be observed
+  2      a wrong option or file
+  124    out of time: wait, or run of a child that was not ready in time
+  125    Headcount's own failure, or a child that could not be started for another reason
+  126    run: the program cannot be executed
+  127    run: the program was not found
+  128+N  run: signal N ended the child; 141: whoever read the output has gone";
+
 /// How the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exit(u8);
@@ -13,7 +25,7 @@ impl Exit {
     pub(crate) const NEGATIVE: Self = Self(1);
     /// A wrong option or file.
     pub(crate) const USAGE: Self = Self(2);
-    /// `wait` ran out of time, as `timeout` has it.
+    /// `wait` ran out of time, or what `run` started was not ready in time, as `timeout` has it.
     pub(crate) const TIMED_OUT: Self = Self(124);
     /// Headcount's own failure, as `env` has it.
     pub(crate) const OURS: Self = Self(125);

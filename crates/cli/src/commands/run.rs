@@ -101,6 +101,10 @@ fn of_record(child: &ChildView) -> Exit {
     let details = details.unwrap_or_default();
     let number = |key: &str| details.get(key).and_then(Value::as_i64);
     let start_error = details.get("startError").and_then(Value::as_str);
+    // We ended it, so how it then ended says nothing.
+    if details.get("notReady") == Some(&Value::Bool(true)) {
+        return Exit::TIMED_OUT;
+    }
     match (number("exitCode"), number("signal"), start_error) {
         (Some(code), ..) => Exit::of_code(code),
         (None, Some(signal), _) => Exit::of_signal(signal),

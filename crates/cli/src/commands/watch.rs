@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use headcount::{AdapterInfo, Fleet, Host, HostSettings, View};
+use headcount::{AdapterInfo, AdapterView, Fleet, Host, HostSettings, View};
 use headcount_contract::{AdapterSpec, ChildState, HealthStatus, Outcome, SourceId};
 use serde_json::{Value, json};
 
@@ -25,6 +25,7 @@ pub(super) fn watch(common: &Common, watch: &Watch) -> Result<Exit, Failure> {
     let fleet = Fleet::parse_with(&text, &registry)
         .map_err(|error| Failure::usage(format_args!("{}: {error}", path.display())))?;
     let view = live::show(Host::builder().fleet(fleet), common, Until::Idle)?;
+    saw_something(&view, Failure::negative)?;
     Ok(all_completed(&view))
 }
 
@@ -56,7 +57,8 @@ pub(super) fn tail(common: &Common, tail: &Tail) -> Result<Exit, Failure> {
     let builder = Host::builder()
         .adapter("jsonl", AdapterSpec::new(config))
         .settings(settings);
-    live::show(builder, common, Until::Finished)?;
+    let view = live::show(builder, common, Until::Finished)?;
+    saw_something(&view, Failure::negative)?;
     Ok(Exit::OK)
 }
 
@@ -120,21 +122,35 @@ pub(super) fn hermes(common: &Common, hermes: &Hermes) -> Result<Exit, Failure> 
     }
     let builder = Host::builder().adapter("hermes", AdapterSpec::new(config.into()));
     let view = live::show(builder, common, Until::Idle)?;
-    saw_something(&view)
+    saw_something(&view, Failure::ours)?;
+    Ok(Exit::OK)
 }
 
-/// A source that was down from its start to its end has shown nothing, and says why.
-fn saw_something(view: &View) -> Result<Exit, Failure> {
-    let down = |adapter: &&headcount::AdapterView| adapter.health.status == HealthStatus::Down;
-    match view.adapters().iter().find(down) {
-        Some(adapter) if view.is_empty() => {
-            let message = adapter.health.message.as_deref();
-            Err(Failure::ours(
-                message.unwrap_or("the source could not be observed"),
-            ))
-        }
-        _ => Ok(Exit::OK),
+/// Where every source is down for good, and none has ever shown a child, they say why.
+fn saw_something(view: &View, failure: fn(String) -> Failure) -> Result<(), Failure> {
+    let sources = || view.adapters().iter().filter(|adapter| !adapter.readopts);
+    // A stream that was there and has ended is down as well; it had nothing to tell.
+    let down = |adapter: &AdapterView| {
+        let health = &adapter.health;
+        health.status == HealthStatus::Down && !health.counts.contains_key("streams")
+    };
+    let shown = view.children().any(|child| !view.is_history(child));
+    if shown || sources().next().is_none() || !sources().all(down) {
+        return Ok(());
     }
+    let several = sources().count() > 1;
+    let why: Vec<_> = sources()
+        .map(|adapter| {
+            let message = adapter.health.message.as_deref();
+            let message = message.unwrap_or("the source could not be observed");
+            if several {
+                format!("{}: {message}", adapter.source)
+            } else {
+                message.to_owned()
+            }
+        })
+        .collect();
+    Err(failure(why.join("\n")))
 }
 
 /// Plays a record to its end, and writes what each child is then, if that is asked for.

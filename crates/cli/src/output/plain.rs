@@ -149,6 +149,7 @@ fn facts(kind: EventKind, details: &Details) -> Vec<String> {
     }
     for (key, word) in [
         ("coreDumped", "core dumped"),
+        ("notReady", "stopped since it was not ready in time"),
         ("stopRequested", "stop requested"),
         ("escalated", "killed after the grace time"),
         ("outputOpen", "its output is still held open"),

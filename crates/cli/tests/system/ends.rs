@@ -74,6 +74,50 @@ fn a_signal_comes_back_as_128_and_its_number() {
     }
 }
 
+/// It ends by our signal, or with a code of its own; neither says why it was stopped.
+#[test]
+fn a_child_that_was_not_ready_in_time_ran_out_of_time() {
+    let options = ["--ready-http", "1", "--ready-timeout", "100ms"];
+    for script in ["exec sleep 600", "trap 'exit 0' TERM; sleep 600 & wait"] {
+        let program = ["sh", "-c", script];
+        let detail = ("notReady", json!(true));
+        check(&options, &program, 124, Outcome::Failed, detail);
+    }
+    let mut plain = options.to_vec();
+    plain.extend(["--output", "plain"]);
+    let shown = text(&run(&plain, "exec sleep 600").stdout);
+    let last = shown.lines().last().unwrap();
+    assert!(last.contains("not ready in time"), "{shown}");
+}
+
+/// A source that never was there is no success, as with `adopt`; one that said nothing is.
+#[test]
+fn nothing_that_could_be_observed_is_no_success() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().to_str().unwrap();
+    let empty = folder.path().join("empty.jsonl");
+    std::fs::write(&empty, "").unwrap();
+    let fleet = folder.path().join("fleet.toml");
+    let stream = format!("[[adapter]]\nkind = \"jsonl\"\nfollow = false\npath = {place:?}\n");
+    std::fs::write(&fleet, &stream).unwrap();
+    let both = folder.path().join("both.toml");
+    let child = "[[adapter]]\nkind = \"process\"\ncommand = \"true\"\n";
+    std::fs::write(&both, stream + child).unwrap();
+    for (command, file, code) in [
+        ("tail", place, 1),
+        ("watch", fleet.to_str().unwrap(), 1),
+        ("watch", both.to_str().unwrap(), 0),
+        ("tail", empty.to_str().unwrap(), 0),
+    ] {
+        let output = crate::program::headcount(&[command, "--output", "plain", file])
+            .output()
+            .unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{command} {file}: {said}");
+        assert_eq!(said.contains("is not a file"), code == 1, "{said}");
+    }
+}
+
 #[test]
 fn what_cannot_be_run_is_told_from_what_is_not_there() {
     let folder = tempfile::tempdir().unwrap();
