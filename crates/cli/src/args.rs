@@ -95,6 +95,7 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(override_usage = "headcount run [OPTIONS] -- <CMD>...")]
 pub(crate) struct Run {
     /// The child's name; the program's by default
     #[arg(long)]
@@ -295,7 +296,7 @@ pub(crate) struct Emit {
     /// The child's state
     #[arg(long)]
     pub(crate) state: Option<ChildState>,
-    /// What the child is at work on
+    /// What the child is at work on; --kind activity needs it, or --details
     #[arg(long, value_name = "TEXT")]
     pub(crate) activity: Option<String>,
     /// Additional facts, as a JSON object

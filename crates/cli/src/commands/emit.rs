@@ -70,6 +70,10 @@ fn event(emit: Emit) -> Result<LifecycleEvent, Failure> {
     let event_id = format!("emit-{now}-{:08x}", fastrand::u32(..));
     let event_id = id("the event id", EventId::new(event_id))?;
     let mut event = LifecycleEvent::new(event_id, source, child, kind, now, Capabilities::UNKNOWN);
+    if kind == EventKind::Activity && emit.activity.is_none() && emit.details.is_none() {
+        let wrong = "--kind activity needs --activity, or --details, to say anything";
+        return Err(Failure::usage(wrong));
+    }
     if let Some(activity) = emit.activity {
         event = event.with_activity(Activity::new(activity));
     }

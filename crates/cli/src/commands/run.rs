@@ -29,12 +29,17 @@ fn config(run: &Run) -> Result<Map<String, Value>, Failure> {
     if let Some(name) = &run.name {
         set("name", json!(name));
     }
-    let here = std::env::current_dir()
-        .map_err(|error| Failure::ours(format_args!("this directory cannot be had: {error}")))?;
-    let cwd = run
-        .cwd
-        .as_ref()
-        .map_or_else(|| here.clone(), |cwd| here.join(cwd));
+    let cwd = match &run.cwd {
+        Some(cwd) if cwd.is_absolute() => cwd.clone(),
+        cwd => {
+            let here = std::env::current_dir().map_err(|error| {
+                Failure::ours(format_args!("this directory cannot be had: {error}"))
+                    .help("--cwd DIR names another, from the root")
+            })?;
+            cwd.as_ref()
+                .map_or_else(|| here.clone(), |cwd| here.join(cwd))
+        }
+    };
     set("cwd", json!(cwd));
     if !run.env.is_empty() {
         let env: Map<_, _> = run.env.iter().map(|(k, v)| (k.clone(), json!(v))).collect();

@@ -2,6 +2,7 @@
 //! said at all.
 
 use std::fs::OpenOptions;
+use std::process::Command;
 
 use crate::program::{headcount, text};
 
@@ -56,4 +57,44 @@ fn what_cannot_be_written_is_no_success() {
         let output = headcount(args).stdout(full).output().unwrap();
         assert_eq!(output.status.code(), Some(125), "{args:?}");
     }
+}
+
+/// The working directory may be gone; another one is as good.
+#[test]
+fn a_directory_that_is_gone_can_be_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    for (options, code) in [("", 125), ("--cwd /", 0)] {
+        let script = format!(
+            r#"mkdir gone && cd gone && rmdir ../gone && exec "$0" run --output plain {options} -- true"#
+        );
+        let output = Command::new("sh")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_headcount")])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert_eq!(said.contains("--cwd"), code == 125, "{said}");
+    }
+}
+
+/// An option of which there is a default is never asked for.
+#[test]
+fn the_usage_asks_for_what_is_needed_alone() {
+    let output = headcount(&["run", "--output", "plain"]).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(said.contains("headcount run [OPTIONS] -- <CMD>"), "{said}");
+}
+
+#[test]
+fn an_activity_that_says_nothing_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("events.jsonl");
+    let words = "emit --source s --epoch 1 --child c --kind activity --journal";
+    let mut args: Vec<_> = words.split(' ').collect();
+    args.push(journal.to_str().unwrap());
+    let output = headcount(&args).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("needs --activity"));
+    assert!(!journal.exists());
 }
