@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt;
 use headcount_contract::{
@@ -25,6 +25,7 @@ use crate::source::{Control, Ending, Hub, StopLevel, Supervisor, Surroundings};
 /// - The child's environment is what the options and the input give, and nothing else.
 /// - Exactly one terminal event, after the exit and the end of both outputs; nothing after it.
 /// - Dropping the last handle of a run stops it; dropping the tokio runtime kills it.
+/// - A start needs a tokio runtime with I/O and time (`enable_all`), whose task supervises the run.
 ///
 /// ```
 /// use headcount_adapter_process::{ProcessOptions, ProcessRuntime};
@@ -82,7 +83,7 @@ impl AgentRuntime for ProcessRuntime {
 }
 
 /// What of a start input the next run of a chain needs again.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Wanted {
     root: PathBuf,
     env: BTreeMap<String, String>,
@@ -101,6 +102,12 @@ impl Shared {
             return Err(StartError::new(
                 StartErrorKind::Aborted,
                 "it was asked to stop before it had started",
+            ));
+        }
+        if tokio::runtime::Handle::try_current().is_err() {
+            return Err(StartError::new(
+                StartErrorKind::Other,
+                "a process is supervised by a task: start it from within a tokio runtime",
             ));
         }
         let options = &self.options;
@@ -217,6 +224,19 @@ struct ProcessRun {
 }
 
 impl ProcessRun {
+    /// No code of others runs under the lock, so a poisoned one is still whole.
+    fn wanted(&self) -> MutexGuard<'_, Option<Wanted>> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has_been_restarted(&self) -> StartError {
+        StartError::new(
+            StartErrorKind::InvalidInput,
+            "this run has been restarted before; restart the one that took its place",
+        )
+        .with_context("run", &self.run_id)
+    }
+
     async fn stop_with(&self, level: StopLevel) -> Result<(), AdapterError> {
         match self.control.stop(level).await {
             Ending::Ended => Ok(()),
@@ -227,7 +247,7 @@ impl ProcessRun {
             .with_context("run", &self.run_id)),
             Ending::Abandoned => Err(AdapterError::new(
                 AdapterErrorKind::Closed,
-                "the tokio runtime that supervised the run is gone; its group was killed",
+                "the supervisor of the run is gone, as with its tokio runtime; its group was killed",
             )
             .with_context("run", &self.run_id)),
         }
@@ -261,27 +281,21 @@ impl RunHandle for ProcessRun {
     }
 
     async fn restart(&self) -> Result<Arc<dyn RunHandle>, StartError> {
-        let wanted = self
-            .wanted
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        let Some(wanted) = wanted else {
-            return Err(StartError::new(
-                StartErrorKind::InvalidInput,
-                "this run has been restarted before; restart the one that took its place",
-            )
-            .with_context("run", &self.run_id));
-        };
+        if self.wanted().is_none() {
+            return Err(self.has_been_restarted());
+        }
         if let Err(error) = self.stop().await {
-            *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(wanted);
             return Err(StartError::new(
                 StartErrorKind::Other,
                 "the run could not be stopped, so the next one was not started",
             )
             .with_source(error));
         }
-        let next = self.runtime.start(wanted, None, None)?;
+        // Held until the next one runs: of two who restart it, one starts it.
+        let mut wanted = self.wanted();
+        let again = wanted.clone().ok_or_else(|| self.has_been_restarted())?;
+        let next = self.runtime.start(again, None, None)?;
+        *wanted = None;
         Ok(next)
     }
 }

@@ -163,16 +163,33 @@ impl Leader {
 
     /// Who of the group lives. Zombies, the leader's own included, do not.
     pub(crate) fn group(&self) -> Group {
-        self.group_as_of(Instant::now())
+        // Many ends at once share one table; who is in it is looked at once more.
+        let Group::Members(then) = self.group_as_of(self.of_late()) else {
+            return Group::Gone;
+        };
+        let leader = self.identity.pid;
+        let still = then
+            .into_iter()
+            .filter(|pid| *pid != leader || self.cause.is_none());
+        let still: Vec<u32> = still
+            .filter(|pid| Processes::is_member_now(*pid, leader))
+            .collect();
+        if still.is_empty() {
+            return self.group_as_of(Instant::now());
+        }
+        Group::Members(still)
     }
 
     /// Whether nobody of the group lived at some moment of late. Only a member makes new members,
     /// so that nobody does now; many stops at once share one look at the system's table. Before its
     /// start the group was empty too, which says nothing.
     pub(crate) fn is_gone(&self) -> bool {
+        self.group_as_of(self.of_late()) == Group::Gone
+    }
+
+    fn of_late(&self) -> Instant {
         let recent = Instant::now().checked_sub(RECENT);
-        let not_before = recent.map_or(self.started, |recent| recent.max(self.started));
-        self.group_as_of(not_before) == Group::Gone
+        recent.map_or(self.started, |recent| recent.max(self.started))
     }
 
     fn group_as_of(&self, not_before: Instant) -> Group {
@@ -181,8 +198,10 @@ impl Leader {
         }
         let table = Processes::read(not_before);
         let members = table.members(self.identity.pid);
-        // The system knows a member: only a table of everybody can say that it is a zombie.
-        if members.is_empty() && table.is_complete() {
+        // The system knows a member: only a table of everybody can say that it is a zombie. Where
+        // others are hidden, our own zombie is explanation enough.
+        let all_seen = table.is_complete() && !(table.hides() && self.reaped);
+        if members.is_empty() && all_seen {
             Group::Gone
         } else {
             Group::Members(members)

@@ -21,6 +21,9 @@ pub(crate) struct Processes {
     /// The system refused to show some, as it does when no more files can be opened: who is missing
     /// here may live.
     incomplete: bool,
+    /// The system hides processes of others (`hidepid`), as the first of all shows, which is always
+    /// there.
+    hides: bool,
 }
 
 /// One process, as its `stat` file has it.
@@ -119,14 +122,26 @@ impl Processes {
         Self {
             by_group: sorted(|process| process.group),
             by_parent: sorted(|process| process.parent),
+            hides: !entries.iter().any(|process| process.pid == 1),
             entries,
             incomplete,
         }
     }
 
-    /// Whether everybody is in it.
+    /// Whether everybody is in it who may be seen.
     pub(crate) fn is_complete(&self) -> bool {
         !self.incomplete
+    }
+
+    /// Whether there may be others, who may not be seen.
+    pub(crate) fn hides(&self) -> bool {
+        self.hides
+    }
+
+    /// Whether a process lives and is a member of a group at this moment.
+    pub(crate) fn is_member_now(pid: u32, group: u32) -> bool {
+        let process = Process::read(pid).ok().flatten();
+        process.is_some_and(|process| process.group == group && !process.ended)
     }
 
     /// All pids.
@@ -361,6 +376,8 @@ mod tests {
         assert_eq!(table.tree(99), Tree::default());
         assert_eq!(table.tree(31).pids, [31], "its own parent, as nobody is");
         assert_eq!(table.members(10), [10, 11, 13]);
+        assert!(table.hides(), "there is no first one");
+        assert!(!Processes::of(vec![process(1, 0, 1, false)], false).hides());
     }
 
     #[test]

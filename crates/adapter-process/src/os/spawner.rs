@@ -5,18 +5,22 @@
 
 use std::io;
 use std::process::{Child, Command};
-use std::sync::{OnceLock, mpsc};
+use std::sync::{Mutex, PoisonError, mpsc};
 
 /// Spawns a child to which the system sends `signal` when the host dies.
 pub(super) fn spawn(mut command: Command, signal: i32) -> io::Result<Child> {
-    static SPAWNER: OnceLock<Option<mpsc::Sender<Job>>> = OnceLock::new();
+    // Filled once the thread runs: what kept it from that may pass.
+    static SPAWNER: Mutex<Option<mpsc::Sender<Job>>> = Mutex::new(None);
     let gone = || io::Error::other("the thread that starts processes is gone");
     super::sys::end_with_this_thread(&mut command, signal);
     let (answer, answered) = mpsc::sync_channel(1);
-    let spawner = SPAWNER
-        .get_or_init(start_thread)
-        .as_ref()
-        .ok_or_else(gone)?;
+    let spawner = {
+        let mut present = SPAWNER.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*present {
+            Some(spawner) => spawner.clone(),
+            None => present.insert(start_thread()?).clone(),
+        }
+    };
     spawner.send(Job { command, answer }).map_err(|_| gone())?;
     // As long as the spawn itself takes.
     answered.recv().map_err(|_| gone())?
@@ -27,7 +31,7 @@ struct Job {
     answer: mpsc::SyncSender<io::Result<Child>>,
 }
 
-fn start_thread() -> Option<mpsc::Sender<Job>> {
+fn start_thread() -> io::Result<mpsc::Sender<Job>> {
     let (jobs, queue) = mpsc::channel::<Job>();
     let spawn_all = move || {
         for Job {
@@ -39,6 +43,6 @@ fn start_thread() -> Option<mpsc::Sender<Job>> {
         }
     };
     let thread = std::thread::Builder::new().name("headcount-spawner".to_owned());
-    thread.spawn(spawn_all).ok()?;
-    Some(jobs)
+    thread.spawn(spawn_all)?;
+    Ok(jobs)
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use futures_core::Stream;
-use headcount_contract::{LogBatch, RunEvent, RunEventStream, RunStatus, StatusChange};
+use headcount_contract::{Details, LogBatch, RunEvent, RunEventStream, RunStatus, StatusChange};
 
 use super::waker::{remember, wake};
 
@@ -14,8 +14,11 @@ use super::waker::{remember, wake};
 const QUEUE_BYTES: usize = 1 << 20;
 /// From here on the reader waits for a subscriber, for as long as its patience lasts.
 const HIGH_WATER: usize = QUEUE_BYTES / 2;
-/// How many events other than output and status are kept.
+/// How many events are kept beyond which only output, statuses and children's events are, and how
+/// many diagnostics.
 const QUEUE_EVENTS: usize = 1024;
+/// What a child's event takes besides its text.
+const CHILD_EVENT_BYTES: usize = 1024;
 
 /// Hands the events of one run to its subscribers.
 ///
@@ -40,8 +43,10 @@ struct State {
 #[derive(Debug, Default)]
 struct Queue {
     events: VecDeque<RunEvent>,
-    log_bytes: usize,
-    child_events: usize,
+    /// Of output and of children's events.
+    bytes: usize,
+    /// How many diagnostics it was given since it was last emptied.
+    diagnostics: usize,
     /// It was waited for in vain: output is counted, not kept, until it has caught up.
     lagging: bool,
     waker: Option<Waker>,
@@ -114,17 +119,17 @@ impl Hub {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Hands on an event of a child of the run. Returns whether a subscriber that is not given up
+    /// Hands on an event of a child of the run, of so many bytes on the wire. Returns whether a subscriber that is not given up
     /// has fallen behind.
     #[must_use]
-    pub(crate) fn push_child(&self, event: &RunEvent) -> bool {
+    pub(crate) fn push_child(&self, event: &RunEvent, bytes: usize) -> bool {
         let mut behind = false;
         let mut state = self.lock();
         if state.closed {
             return false;
         }
         let wakers = state.each(|queue| {
-            queue.push_child(event);
+            queue.push_child(event, bytes);
             behind |= queue.is_behind();
         });
         drop(state);
@@ -215,41 +220,65 @@ impl State {
 
 impl Queue {
     fn push(&mut self, event: &RunEvent) {
-        // The next heartbeat or sample says more than one that nobody takes.
-        if !matches!(event, RunEvent::Status(_)) && self.events.len() >= QUEUE_EVENTS {
-            return;
+        match event {
+            RunEvent::Status(_) => {}
+            RunEvent::Error { timestamp, .. } => {
+                self.diagnostics += 1;
+                if self.diagnostics > QUEUE_EVENTS {
+                    return;
+                }
+                if self.diagnostics == QUEUE_EVENTS {
+                    let message = "what more is to be said is not kept until this was read";
+                    return self.events.push_back(RunEvent::Error {
+                        message: message.to_owned(),
+                        timestamp: *timestamp,
+                        details: Details::EMPTY,
+                    });
+                }
+            }
+            // The next heartbeat or sample says more than one that nobody takes.
+            _ if self.events.len() >= QUEUE_EVENTS => return,
+            _ => {}
         }
         self.events.push_back(event.clone());
     }
 
     fn push_log(&mut self, batch: &Arc<LogBatch>) {
         let bytes = cost(batch);
-        if self.lagging || self.log_bytes > QUEUE_BYTES {
-            let lines = batch.len() as u64;
-            match self.events.back_mut() {
-                Some(RunEvent::LogMissed(missed)) => *missed += lines,
-                _ => self.events.push_back(RunEvent::LogMissed(lines)),
-            }
-            return;
+        if self.lagging || self.bytes > QUEUE_BYTES {
+            return self.count_missed(RunEvent::LogMissed(batch.len() as u64));
         }
-        self.log_bytes += bytes;
+        self.bytes += bytes;
         self.events.push_back(RunEvent::Log(batch.clone()));
     }
 
-    fn push_child(&mut self, event: &RunEvent) {
-        if self.lagging || self.child_events >= QUEUE_EVENTS {
-            match self.events.back_mut() {
-                Some(RunEvent::ChildEventsMissed(missed)) => *missed += 1,
-                _ => self.events.push_back(RunEvent::ChildEventsMissed(1)),
-            }
-            return;
+    fn push_child(&mut self, event: &RunEvent, bytes: usize) {
+        if self.lagging || self.bytes > QUEUE_BYTES {
+            return self.count_missed(RunEvent::ChildEventsMissed(1));
         }
-        self.child_events += 1;
+        self.bytes += CHILD_EVENT_BYTES + bytes;
         self.events.push_back(event.clone());
     }
 
+    /// Adds to what was missed at the end of the queue: one entry of either kind, whatever order
+    /// they come in.
+    fn count_missed(&mut self, more: RunEvent) {
+        for last in self.events.iter_mut().rev() {
+            match (last, &more) {
+                (RunEvent::LogMissed(missed), RunEvent::LogMissed(more))
+                | (RunEvent::ChildEventsMissed(missed), RunEvent::ChildEventsMissed(more)) => {
+                    *missed += more;
+                    return;
+                }
+                (RunEvent::LogMissed(_) | RunEvent::ChildEventsMissed(_), _) => {}
+                _ => break,
+            }
+        }
+        self.events.push_back(more);
+    }
+
     fn is_behind(&self) -> bool {
-        !self.lagging && (self.log_bytes > HIGH_WATER || self.child_events > QUEUE_EVENTS / 2)
+        !self.lagging && self.bytes > HIGH_WATER
     }
 }
 
@@ -280,8 +309,8 @@ impl Stream for Subscription {
             return Poll::Ready(None);
         };
         std::mem::swap(&mut queue.events, &mut this.taken);
-        queue.log_bytes = 0;
-        queue.child_events = 0;
+        queue.bytes = 0;
+        queue.diagnostics = 0;
         queue.lagging = false;
         if let Some(event) = this.taken.pop_front() {
             let supervisor = state.supervisor.take();
@@ -311,44 +340,4 @@ impl Drop for Subscription {
 }
 
 #[cfg(test)]
-mod tests {
-    use futures_util::{FutureExt, StreamExt};
-    use headcount_contract::{OutputStream, Timestamp};
-
-    use super::*;
-    use crate::source::waker::tests::Wakers;
-
-    fn batch(bytes: usize) -> LogBatch {
-        let mut batch = LogBatch::new(OutputStream::Stdout, Timestamp::UNIX_EPOCH, 1);
-        batch.push_lines(&format!("{}\n", "x".repeat(bytes)), bytes);
-        batch
-    }
-
-    /// What happened, how often it wakes, and how it happens.
-    type Way = (&'static str, usize, fn(&Hub, RunEventStream, StatusChange));
-
-    #[test]
-    fn whoever_waits_for_room_is_woken_by_it_and_not_kept_after_the_end() {
-        let ended = StatusChange::new(RunStatus::Stopped, Timestamp::UNIX_EPOCH);
-        let ways: [Way; 4] = [
-            ("a subscriber takes what it has", 1, |_, mut stream, _| {
-                assert!(stream.next().now_or_never().is_some());
-            }),
-            ("a subscriber goes", 1, |_, stream, _| drop(stream)),
-            ("the run ends", 0, |hub, _, ended| hub.end(ended)),
-            ("the supervisor is gone", 0, |hub, _, _| hub.close()),
-        ];
-        for (name, woken, way) in ways {
-            let hub = Arc::new(Hub::default());
-            let stream = hub.subscribe();
-            assert!(hub.push_log(batch(HIGH_WATER + 1)), "behind");
-            let wakers = Wakers::default();
-            let waker = wakers.waker();
-            assert!(hub.poll_room(&mut Context::from_waker(&waker)).is_pending());
-            drop(waker);
-            way(&hub, stream, ended.clone());
-            assert_eq!(wakers.woken(), woken, "{name}");
-            assert_eq!(wakers.kept(), 0, "{name}");
-        }
-    }
-}
+mod tests;

@@ -97,7 +97,7 @@ fn hand_on(line: Result<&[u8], TooLong>, hub: &Hub, faults: &mut u64) -> bool {
         Ok(Ok(text)) => text,
     };
     match parse_event(text, &WireLimits::default()) {
-        Ok(parsed) => hub.push_child(&RunEvent::Child(Box::new(parsed.event))),
+        Ok(parsed) => hub.push_child(&RunEvent::Child(Box::new(parsed.event)), text.len()),
         Err(wrong) => {
             fault(hub, faults, &wrong.to_string());
             false

@@ -54,7 +54,7 @@ pub(super) struct Reader {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Read {
     More,
-    /// The buffer was filled.
+    /// So much at once that there most likely is more.
     Full,
     /// More, and a subscriber is behind.
     Behind,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::later;
 use crate::config::ProcessOptions;
 
 /// How often a group that is being stopped is looked at: soon, then less and less often.
@@ -47,11 +48,11 @@ impl Stop {
     pub(super) fn begin(level: StopLevel, options: &ProcessOptions, now: Instant) -> Self {
         let kill_at = match level {
             StopLevel::Now => now,
-            _ => now + options.grace,
+            _ => later(now, options.grace),
         };
         Self {
             kill_at: Some(kill_at),
-            fail_at: kill_at + options.stop_deadline,
+            fail_at: later(kill_at, options.stop_deadline),
             escalated: false,
             failed: false,
             gone: false,
@@ -93,7 +94,7 @@ impl Stop {
         if self.kill_at.is_some_and(|at| at <= now) {
             self.kill_at = None;
             self.escalated = true;
-            self.fail_at = now + options.stop_deadline;
+            self.fail_at = later(now, options.stop_deadline);
             self.look_soon(now + FIRST_LOOK);
             return Some(StopStep::Kill);
         }

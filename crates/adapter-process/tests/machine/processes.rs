@@ -67,6 +67,7 @@ async fn start_fails_until_there_is_room() {
     let before = getrlimit(Resource::Nproc).maximum;
     let adapter = (REGISTRATION.build)(AdapterSpec::new(json!({
         "command": "sleep", "args": ["60"], "heartbeat_interval": "20ms", "sample_interval": "0s",
+        "orphan": "terminate",
         "restart": {"when": "on_failure", "delay": "1ms", "max_delay": "5ms", "limit": 100_000},
     })))
     .unwrap();

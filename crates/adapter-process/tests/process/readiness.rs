@@ -254,3 +254,27 @@ async fn an_exit_while_it_is_waited_for_is_the_end_at_once() {
     let events = run(options).await;
     assert_eq!(statuses(&events), [RunStatus::Starting, RunStatus::Stopped]);
 }
+
+/// A thread that lost its processor hears of the exit only after the time for readiness is over.
+#[tokio::test]
+async fn an_exit_before_the_time_was_over_is_no_failure_to_become_ready() {
+    let mut options = shell("exit 0");
+    let mut readiness = Readiness::new(ReadyCheck::log("never"));
+    readiness.timeout = Duration::from_millis(50);
+    options.ready = Some(readiness);
+    let handle = start(options).await;
+    let mut stream = handle.subscribe();
+    let time_is_over = std::time::Instant::now() + Duration::from_millis(100);
+    assert!(matches!(stream.next().await, Some(RunEvent::Status(_))));
+    // The only thread is busy.
+    while lives(pid_of(&handle)) || std::time::Instant::now() < time_is_over {
+        std::hint::spin_loop();
+    }
+    let events: Vec<_> = within(stream.collect()).await;
+    assert_eq!(
+        end(&events).outcome,
+        Some(Outcome::Completed),
+        "{}",
+        transcript(&events)
+    );
+}

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use headcount_adapter_process::{
-    ActivityFrom, Orphan, ProcessOptions, REGISTRATION, RestartOptions, RestartWhen, adapter,
+    ActivityFrom, Orphan, ProcessOptions, ProcessRuntime, REGISTRATION, RestartOptions,
+    RestartWhen, adapter,
 };
 use headcount_contract::*;
 use serde_json::json;
@@ -176,6 +177,53 @@ async fn a_restart_on_request_stops_the_run_and_starts_the_next() {
     assert!(lives(pid_of(&next)));
     assert!(handle.restart().await.is_err(), "its place is taken");
     within(next.stop()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_restart_that_failed_or_was_given_up_can_be_tried_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let cwd = folder.path().join("here");
+    std::fs::create_dir(&cwd).unwrap();
+    let mut options = shell("trap '' TERM; echo up; while :; do sleep 0.01; done");
+    options.cwd = Some(cwd.clone());
+    options.grace = Duration::from_millis(50);
+    let handle = start(options).await;
+    until_output(&mut handle.subscribe()).await;
+    assert!(
+        handle.restart().now_or_never().is_none(),
+        "given up at once"
+    );
+    std::fs::remove_dir(&cwd).unwrap();
+    let error = within(handle.restart()).await.unwrap_err();
+    assert_eq!(error.kind(), StartErrorKind::InvalidInput, "{error}");
+    std::fs::create_dir(&cwd).unwrap();
+    let next = within(handle.restart()).await.unwrap();
+    within(next.kill()).await.unwrap();
+}
+
+#[tokio::test]
+async fn durations_that_no_clock_can_tell_mean_never() {
+    let mut options = shell("echo up; exit 3");
+    options.drain_timeout = Duration::MAX;
+    options.grace = Duration::MAX;
+    options.stop_deadline = Duration::MAX;
+    options.heartbeat_interval = Duration::MAX;
+    options.sample_interval = Duration::MAX;
+    assert_eq!(
+        end(&run(options.clone()).await).details.get("exitCode"),
+        Some(3.into())
+    );
+    options.args[1] = "echo up; sleep 30".into();
+    let handle = start(options).await;
+    within(handle.stop()).await.unwrap();
+}
+
+#[test]
+fn a_start_without_a_tokio_runtime_is_refused_and_starts_nothing() {
+    let runtime = ProcessRuntime::new(ProcessOptions::new("true")).unwrap();
+    let started = runtime.start(StartInput::new("")).now_or_never();
+    let error = started.unwrap().unwrap_err();
+    assert!(error.to_string().contains("tokio runtime"), "{error}");
 }
 
 #[tokio::test]

@@ -8,10 +8,10 @@ use tokio::time::Instant;
 
 use super::{Exit, Supervisor};
 use crate::os::{Cause, Group, KILL, Processes, holders};
-use crate::source::Ending;
 use crate::source::reader::now;
 use crate::source::sampler::escaped_event;
 use crate::source::stop::{Stop, StopLevel, StopStep};
+use crate::source::{Ending, later};
 use crate::translate::{AskedBy, End, ended};
 
 /// How old the table of processes may be in which a stop looks for those it will not reach.
@@ -22,7 +22,7 @@ impl Supervisor {
         self.exit = Some(Exit {
             cause,
             asked_by: self.asked_by,
-            drain_until: Instant::now() + self.options.drain_timeout,
+            drain_until: later(Instant::now(), self.options.drain_timeout),
         });
         self.host_stop = None;
         self.readiness = None;

@@ -20,7 +20,7 @@ use crate::source::lifecycle::LifecycleReader;
 use crate::source::reader::{LineWatch, Read, Reader, now};
 use crate::source::sampler::Sampling;
 use crate::source::stop::{Stop, StopLevel};
-use crate::source::{Control, Hub, ready};
+use crate::source::{Control, Hub, later, ready};
 use crate::translate::{AskedBy, identity_details};
 
 /// How long a reader waits for a subscriber that is behind before it goes on without it.
@@ -28,7 +28,7 @@ use crate::translate::{AskedBy, identity_details};
 /// Long enough for a subscriber on a machine with ten times the work it can do; one that is stuck
 /// costs the process this pause once.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How often one stream is read before the other gets its turn.
+/// How often one stream is read before the other gets its turn, and others on this thread.
 const READS_IN_A_ROW: usize = 8;
 /// The pause between two activities.
 const ACTIVITY_PAUSE: Duration = Duration::from_secs(1);
@@ -41,6 +41,8 @@ pub(crate) struct Supervisor {
     stdout: Reader,
     stderr: Reader,
     last_read: Input,
+    /// How many reads filled the buffer since others last had their turn.
+    reads: usize,
     lifecycle: Option<Box<LifecycleReader>>,
     watch: LineWatch,
     control: Arc<Control>,
@@ -85,11 +87,12 @@ impl Supervisor {
     ) -> Self {
         let now = Instant::now();
         // An interval of zero means never.
-        let after = |interval: Duration| (!interval.is_zero()).then(|| now + interval);
+        let after = |interval: Duration| (!interval.is_zero()).then(|| later(now, interval));
         Self {
             stdout: Reader::new(OutputStream::Stdout, spawned.stdout, options),
             stderr: Reader::new(OutputStream::Stderr, spawned.stderr, options),
             last_read: Input::Lifecycle,
+            reads: 0,
             lifecycle: spawned
                 .lifecycle
                 .map(|pipe| Box::new(LifecycleReader::new(pipe))),
@@ -127,7 +130,7 @@ impl Supervisor {
         if let ReadyCheck::Log(check) = &readiness.check {
             self.watch.want(check);
         }
-        let deadline = Some(Instant::now() + readiness.timeout);
+        let deadline = Some(later(Instant::now(), readiness.timeout));
         let leader = self.leader.identity().pid;
         let probe = ready::probe(options, surroundings, leader, self.hub.clone());
         self.readiness = Some(Box::new(Awaited {
@@ -174,7 +177,14 @@ impl Supervisor {
         let mut alarm = pin!(sleep_until(Instant::now()));
         while !self.is_over() {
             match self.next_turn(alarm.as_mut()).await {
-                Turn::Readable(input) => self.read(input),
+                Turn::Readable(input) => {
+                    self.read(input);
+                    // A flood for which nobody has to be waited would keep the thread.
+                    if self.reads >= READS_IN_A_ROW {
+                        self.reads = 0;
+                        tokio::task::yield_now().await;
+                    }
+                }
                 Turn::Room => self.paused_until = None,
                 Turn::Ready => self.ready(),
                 Turn::Exited(cause) => self.exited(cause),
@@ -217,7 +227,7 @@ impl Supervisor {
             self.carry_out(step);
         }
         if self.heartbeat_at.is_some_and(|at| at <= now) {
-            self.heartbeat_at = Some(now + self.options.heartbeat_interval);
+            self.heartbeat_at = Some(later(now, self.options.heartbeat_interval));
             if self.leader.has_ended().is_none() {
                 self.hub
                     .push(&RunEvent::Heartbeat(SystemTime::now().into()));
@@ -240,6 +250,13 @@ impl Supervisor {
     }
 
     fn not_ready_in_time(&mut self) {
+        // An end that nobody has looked at yet came before, and so did a request.
+        if let Some(cause) = self.leader.has_ended() {
+            return self.exited(cause);
+        }
+        if self.is_asked_to_stop() {
+            return;
+        }
         let Some(awaited) = &mut self.readiness else {
             return;
         };
@@ -271,7 +288,7 @@ impl Supervisor {
                 },
             };
             match read {
-                Read::Full => {}
+                Read::Full => self.reads += 1,
                 Read::Behind => {
                     self.paused_until = Some(Instant::now() + PATIENCE);
                     return;
