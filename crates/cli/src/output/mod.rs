@@ -5,9 +5,10 @@ mod writer;
 
 use std::collections::HashMap;
 use std::io::IsTerminal;
+use std::sync::Arc;
 
 use headcount::Change;
-use headcount_contract::{ChildId, LifecycleEvent, Observation, SourceId, Timestamp};
+use headcount_contract::{ChildId, Health, LifecycleEvent, Observation, SourceId, Timestamp};
 
 use crate::args::Output;
 use plain::Plain;
@@ -49,6 +50,8 @@ pub(crate) struct PlainPrinter {
     plain: Plain,
     /// When each live child was first seen, to say how long it lasted.
     began: HashMap<(SourceId, ChildId), Timestamp>,
+    /// What each source's health was when it was told last: of its counts, nothing is told.
+    health: HashMap<SourceId, Arc<Health>>,
 }
 
 impl Printer {
@@ -100,7 +103,11 @@ impl PlainPrinter {
                 _ => {}
             },
             Change::Health { source, health } => {
-                if let Some(message) = &health.message {
+                let before = self.health.insert(source.clone(), health.clone());
+                let is_new = before.is_none_or(|before| {
+                    (before.status, &before.message) != (health.status, &health.message)
+                });
+                if is_new && let Some(message) = &health.message {
                     push(
                         out,
                         &self
@@ -143,4 +150,28 @@ impl PlainPrinter {
 fn push(out: &mut String, line: &str) {
     out.push_str(line);
     out.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headcount_contract::HealthStatus;
+
+    #[test]
+    fn a_source_tells_of_its_health_once_until_that_changes() {
+        let mut printer = Printer::plain();
+        let mut out = String::new();
+        let down = Health::new(HealthStatus::Down).with_message("not there");
+        let mut counted = down.clone();
+        counted.counts.insert("lines".to_owned(), 1);
+        let healthy = Health::new(HealthStatus::Healthy);
+        for health in [down.clone(), counted, healthy, down] {
+            let change = Change::Health {
+                source: SourceId::new("s").unwrap(),
+                health: Arc::new(health),
+            };
+            printer.change(&change, &mut out);
+        }
+        assert_eq!(out.matches("down: not there").count(), 2, "{out}");
+    }
 }
