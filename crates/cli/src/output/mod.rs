@@ -12,6 +12,7 @@ use headcount_contract::{ChildId, Health, LifecycleEvent, Observation, SourceId,
 
 use crate::args::Output;
 use plain::Plain;
+pub(crate) use plain::facts;
 pub(crate) use writer::{PIECE, Progress, Writer};
 
 /// The form that `--output` asks for, `auto` decided.

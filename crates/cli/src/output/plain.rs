@@ -121,7 +121,7 @@ fn program(details: &serde_json::Map<String, Value>) -> Option<String> {
 }
 
 /// What a person wants to know of an event's details.
-fn facts(kind: EventKind, details: &Details) -> Vec<String> {
+pub(crate) fn facts(kind: EventKind, details: &Details) -> Vec<String> {
     if details.is_empty() {
         return Vec::new();
     }

@@ -315,17 +315,17 @@ fn keys(app: &App) -> String {
 }
 
 fn draw_help(frame: &mut Frame<'_>) {
-    const HELP: &str = "\
- ↑ ↓ k j       select a child
- g G           the first, the last
+    // What matters most comes first: a small terminal shows the beginning.
+    const HELP: &str = "\x20↑ ↓ k j       select a child
  d, Enter      details of the selected child
- [ ]           scroll the details
- /             filter by text
- s             show all, needing you, live, ended
- Esc           clear the filter
  c             cancel the selected child (asks first)
  q, Ctrl-C     stop owned children and leave;
                twice: kill them now
+ /             filter by text
+ s             show all, needing you, live, ended
+ Esc           clear the filter
+ [ ]           scroll the details
+ g G           the first, the last
  Ctrl-Z        into the background
 
  ▲ waiting   ? stale or in doubt   ✗ failed   ∅ lost

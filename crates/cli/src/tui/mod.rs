@@ -94,11 +94,7 @@ fn cancel(host: &std::sync::Arc<Host>, (source, child): Key, tell: mpsc::Sender<
     });
 }
 
-/// What is said once the terminal is given back: a line for each child.
+/// What is said once the terminal is given back.
 pub(crate) fn farewell(view: &View) -> Vec<String> {
-    view.sorted()
-        .into_iter()
-        .take(50)
-        .map(|child| source::in_a_line(child))
-        .collect()
+    source::farewell(view)
 }

@@ -1,14 +1,19 @@
 //! From the host's view to what the table shows.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use headcount::projector::Record;
 use headcount::{ChildView, View};
-use headcount_contract::{Details, Timestamp};
+use headcount_contract::{ChildState, Details, EventKind, Outcome, Timestamp};
 
 use serde_json::Value;
 
 use super::draw::Fact;
 use super::model::Key;
 use super::model::{AdapterRow, ChildRow, Doubt, Model};
-use crate::text::{run_name, visible};
+use crate::output::facts as end_facts;
+use crate::text::{fit, run_name, visible};
 use crate::value;
 
 pub(super) fn model(view: &View, now: Timestamp) -> Model {
@@ -74,23 +79,33 @@ pub(super) fn facts(host: &headcount::Host, selected: Option<&Key>, now: Timesta
     let Some(explanation) = explanation else {
         return Vec::new();
     };
-    let ago = |at: Timestamp| format!("{} ago", value::human(now.saturating_since(at)));
-    explanation
-        .facts
-        .into_iter()
-        .map(|fact| {
-            let basis = match (fact.set_by, fact.because) {
-                (Some(by), _) => format!("{} {}", by.kind, ago(by.received_at)),
-                (None, Some(why)) => why.to_owned(),
-                (None, None) => String::new(),
-            };
-            Fact {
-                name: fact.name.to_owned(),
-                value: in_words(&fact.value, ago),
-                basis,
-            }
+    let why = selected
+        .and_then(|(source, child)| {
+            host.view()
+                .child(source, child)
+                .map(|child| why(&child.record))
         })
-        .collect()
+        .unwrap_or_default();
+    let why = (!why.is_empty()).then(|| Fact {
+        name: "why".to_owned(),
+        value: why.join(", "),
+        basis: String::new(),
+    });
+    let ago = |at: Timestamp| format!("{} ago", value::human(now.saturating_since(at)));
+    let known = explanation.facts.into_iter().map(|fact| {
+        let basis = match (fact.set_by, fact.because) {
+            (Some(by), _) => format!("{} {}", by.kind, ago(by.received_at)),
+            (None, Some(why)) => why.to_owned(),
+            (None, None) => String::new(),
+        };
+        Fact {
+            name: fact.name.to_owned(),
+            value: in_words(&fact.value, ago),
+            basis,
+        }
+    });
+    // What a person looks for first.
+    why.into_iter().chain(known).collect()
 }
 
 /// A value for a person: times as ages, objects as their members.
@@ -107,10 +122,99 @@ fn in_words(value: &Value, ago: impl Fn(Timestamp) -> String + Copy) -> String {
     }
 }
 
-/// How a child stands, in a line.
-pub(super) fn in_a_line(child: &ChildView) -> String {
+/// How a child ended, in the words of the plain output; nothing of one that lives.
+fn why(record: &Record) -> Vec<String> {
+    record.terminal.as_ref().map_or_else(Vec::new, |terminal| {
+        end_facts(EventKind::Terminal(terminal.outcome), &terminal.details)
+    })
+}
+
+/// What is said of the children once the terminal is given back: who failed comes first, and what is
+/// not said one by one is counted.
+pub(super) fn farewell(view: &View) -> Vec<String> {
+    const SAID: usize = 50;
+    let mut children = view.sorted();
+    // What the journal tells of other sessions was shown, and is not how this one went.
+    children.retain(|child| !view.is_history(child));
+    children.sort_by_key(|child| Reverse(worry(child.state())));
+    let rest = children.split_off(children.len().min(SAID));
+    let mut lines: Vec<String> = children
+        .into_iter()
+        .flat_map(|child| in_lines(child))
+        .collect();
+    if !rest.is_empty() {
+        let mut counts = BTreeMap::<_, usize>::new();
+        for child in &rest {
+            *counts.entry(child.state().to_string()).or_default() += 1;
+        }
+        let counts: Vec<_> = counts
+            .iter()
+            .map(|(state, n)| format!("{n} {state}"))
+            .collect();
+        lines.push(format!("and {} more: {}", rest.len(), counts.join(", ")));
+    }
+    lines
+}
+
+/// How much a person has to look at it.
+fn worry(state: ChildState) -> u8 {
+    match state {
+        ChildState::Terminal(Outcome::Failed) => 4,
+        ChildState::Terminal(Outcome::Lost) => 3,
+        state if !state.is_terminal() => 2,
+        ChildState::Terminal(Outcome::Cancelled) => 1,
+        _ => 0,
+    }
+}
+
+/// How a child stands, and of one that failed what it said last: the table has taken the rest.
+fn in_lines(child: &ChildView) -> Vec<String> {
     let row = row(child);
     let lasted = value::human(child.record.observed_at.saturating_since(row.first_seen));
     let id = visible(run_name(row.key.1.as_str())).into_owned();
-    format!("{id}: {}, after {lasted}", row.state_words())
+    let mut words = vec![format!("{id}: {}", row.state_words())];
+    words.extend(why(&child.record));
+    words.push(format!("after {lasted}"));
+    let mut lines = vec![words.join(", ")];
+    if worry(row.state) > 2
+        && let Some(last) = &child.last_line
+        && !last.text.trim().is_empty()
+    {
+        lines.push(format!(
+            "  its last line: {}",
+            fit(&visible(&last.text), LAST_LINE)
+        ));
+    }
+    lines
+}
+
+/// How much of a last line is said.
+const LAST_LINE: usize = 400;
+
+#[cfg(test)]
+mod tests {
+    use headcount_contract::Details;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn who_failed_is_worried_about_most() {
+        let of = |outcome| worry(ChildState::Terminal(outcome));
+        let order = [
+            of(Outcome::Failed),
+            of(Outcome::Lost),
+            worry(ChildState::RUNNING),
+            of(Outcome::Cancelled),
+            of(Outcome::Completed),
+        ];
+        assert!(order.is_sorted_by(|a, b| a > b), "{order:?}");
+    }
+
+    #[test]
+    fn an_end_is_told_in_the_words_of_the_plain_output() {
+        let details = Details::from_iter([("pid", json!(7)), ("exitCode", json!(74))]);
+        let said = end_facts(EventKind::Terminal(Outcome::Failed), &details);
+        assert_eq!(said, ["exit code 74"]);
+    }
 }
