@@ -27,6 +27,18 @@ struct State {
     failed_stops: u64,
 }
 
+impl State {
+    /// Asks for more than before; whoever is returned is to be woken.
+    fn raise(&mut self, level: StopLevel) -> Option<Waker> {
+        if level <= self.level {
+            return None;
+        }
+        self.level = level;
+        self.news = true;
+        self.supervisor.take()
+    }
+}
+
 /// How a stop came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
@@ -46,20 +58,18 @@ impl Control {
 
     /// Asks for the end; asking for less than before changes nothing.
     pub(crate) fn ask(&self, level: StopLevel) {
-        let mut state = self.lock();
-        if state.level < level {
-            state.level = level;
-            state.news = true;
-            let supervisor = state.supervisor.take();
-            drop(state);
-            wake(supervisor);
-        }
+        let supervisor = self.lock().raise(level);
+        wake(supervisor);
     }
 
     /// Asks for the end and waits for it; all who wait at the same time share one stop.
     pub(crate) async fn stop(&self, level: StopLevel) -> Ending {
-        let failed_before = self.lock().failed_stops;
-        self.ask(level);
+        // Under one lock: a stop that fails in between is not this one.
+        let (failed_before, supervisor) = {
+            let mut state = self.lock();
+            (state.failed_stops, state.raise(level))
+        };
+        wake(supervisor);
         loop {
             let told = self.told.notified();
             {
