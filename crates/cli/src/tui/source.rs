@@ -129,23 +129,24 @@ fn why(record: &Record) -> Vec<String> {
     })
 }
 
-/// What is said of the children once the terminal is given back: who failed comes first, and what is
-/// not said one by one is counted.
+/// What is said of the children once the terminal is given back. What the journal tells of other
+/// sessions was shown, and is not how this one went.
 pub(super) fn farewell(view: &View) -> Vec<String> {
+    let children = view.sorted().into_iter();
+    let own = children.filter(|child| !view.is_history(child));
+    said(own.map(|child| (child.state(), in_lines(child))).collect())
+}
+
+/// Who failed comes first, and what is not said one by one is counted.
+fn said(mut children: Vec<(ChildState, Vec<String>)>) -> Vec<String> {
     const SAID: usize = 50;
-    let mut children = view.sorted();
-    // What the journal tells of other sessions was shown, and is not how this one went.
-    children.retain(|child| !view.is_history(child));
-    children.sort_by_key(|child| Reverse(worry(child.state())));
+    children.sort_by_key(|(state, _)| Reverse(worry(*state)));
     let rest = children.split_off(children.len().min(SAID));
-    let mut lines: Vec<String> = children
-        .into_iter()
-        .flat_map(|child| in_lines(child))
-        .collect();
+    let mut lines: Vec<String> = children.into_iter().flat_map(|(_, lines)| lines).collect();
     if !rest.is_empty() {
         let mut counts = BTreeMap::<_, usize>::new();
-        for child in &rest {
-            *counts.entry(child.state().to_string()).or_default() += 1;
+        for (state, _) in &rest {
+            *counts.entry(state.to_string()).or_default() += 1;
         }
         let counts: Vec<_> = counts
             .iter()
@@ -193,28 +194,32 @@ const LAST_LINE: usize = 400;
 
 #[cfg(test)]
 mod tests {
-    use headcount_contract::Details;
-    use serde_json::json;
-
     use super::*;
 
     #[test]
-    fn who_failed_is_worried_about_most() {
-        let of = |outcome| worry(ChildState::Terminal(outcome));
-        let order = [
-            of(Outcome::Failed),
-            of(Outcome::Lost),
-            worry(ChildState::RUNNING),
-            of(Outcome::Cancelled),
-            of(Outcome::Completed),
-        ];
-        assert!(order.is_sorted_by(|a, b| a > b), "{order:?}");
-    }
-
-    #[test]
-    fn an_end_is_told_in_the_words_of_the_plain_output() {
-        let details = Details::from_iter([("pid", json!(7)), ("exitCode", json!(74))]);
-        let said = end_facts(EventKind::Terminal(Outcome::Failed), &details);
-        assert_eq!(said, ["exit code 74"]);
+    fn who_failed_is_said_first_and_the_rest_is_counted() {
+        let child = |n: usize, state: ChildState| (state, vec![format!("{n} {state}")]);
+        let ended = |outcome| ChildState::Terminal(outcome);
+        let mut children: Vec<_> = (0..60)
+            .map(|n| child(n, ended(Outcome::Completed)))
+            .collect();
+        children.push(child(60, ChildState::RUNNING));
+        children.push(child(61, ended(Outcome::Cancelled)));
+        children.push(child(62, ended(Outcome::Lost)));
+        children.push(child(63, ended(Outcome::Failed)));
+        let lines = said(children);
+        assert_eq!(
+            lines[..5],
+            [
+                "63 failed",
+                "62 lost",
+                "60 running",
+                "61 cancelled",
+                "0 completed"
+            ]
+        );
+        assert_eq!(lines.len(), 51);
+        assert_eq!(lines[50], "and 14 more: 14 completed");
+        assert_eq!(said(vec![child(1, ended(Outcome::Failed))]), ["1 failed"]);
     }
 }
