@@ -11,5 +11,6 @@ mod program;
 mod schemas;
 mod stop;
 mod stream;
+mod table;
 mod volume;
 mod words;

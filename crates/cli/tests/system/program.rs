@@ -1,5 +1,6 @@
 //! Running `headcount`, and waiting for conditions.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -99,4 +100,26 @@ pub(crate) fn members(group: u32) -> Vec<u32> {
 pub(crate) fn line_of(path: &PathBuf) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     text.strip_suffix('\n').map(str::to_owned)
+}
+
+/// Both ends of a terminal of that size: the person's, and the program's.
+pub(crate) fn terminal(columns: u16, rows: u16) -> (File, File) {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&person).unwrap();
+    unlockpt(&person).unwrap();
+    let size = rustix::termios::Winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    rustix::termios::tcsetwinsize(&person, size).unwrap();
+    let name = ptsname(&person, Vec::new()).unwrap();
+    let program = File::options()
+        .read(true)
+        .write(true)
+        .open(name.to_str().unwrap())
+        .unwrap();
+    (person.into(), program)
 }

@@ -1,7 +1,6 @@
 //! Streams and journals through the program: a script that emits, somebody who follows it live, and
 //! what must not be shown of what is read.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -9,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use headcount_contract::{WireLimits, parse_event};
 
-use crate::program::{DEADLINE, eventually, headcount, signal, text};
+use crate::program::{DEADLINE, eventually, headcount, signal, terminal, text};
 
 /// `headcount` with these words, as a line of a shell script.
 fn in_shell(words: &str) -> String {
@@ -302,26 +301,4 @@ fn shown_in_table(file: &Path) -> String {
     let status = eventually("the end of the table", || child.0.try_wait().unwrap());
     assert!(status.success(), "{status}");
     text(&shown)
-}
-
-/// Both ends of a terminal of that size: the person's, and the program's.
-fn terminal(columns: u16, rows: u16) -> (File, File) {
-    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-    let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    grantpt(&person).unwrap();
-    unlockpt(&person).unwrap();
-    let size = rustix::termios::Winsize {
-        ws_row: rows,
-        ws_col: columns,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
-    rustix::termios::tcsetwinsize(&person, size).unwrap();
-    let name = ptsname(&person, Vec::new()).unwrap();
-    let program = File::options()
-        .read(true)
-        .write(true)
-        .open(name.to_str().unwrap())
-        .unwrap();
-    (person.into(), program)
 }
