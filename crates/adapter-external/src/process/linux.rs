@@ -137,8 +137,13 @@ impl Watch {
         }
         match self.find() {
             Seen::Ended(finding @ Finding::Exited { .. }) => finding,
-            // What others may not read of a zombie, its handle tells once it is collected.
-            Seen::Ended(Finding::Zombie) if tells_exit_status() => Finding::Zombie,
+            // What others may not read of a zombie, or may not even see, its handle tells once it is
+            // collected.
+            _ if tells_exit_status()
+                && pidfd::progress(handle.get_ref()) == Ok(Progress::Zombie) =>
+            {
+                Finding::Zombie
+            }
             // Collected between the two looks.
             _ => kept().map_or(Finding::Gone, |status| Finding::Exited {
                 status,
