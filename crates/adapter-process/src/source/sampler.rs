@@ -170,7 +170,7 @@ fn sample(system: &mut System, slots: &[Arc<Slot>]) {
     system.refresh_processes_specifics(ProcessesToUpdate::Some(&pids), true, what);
     let now = Instant::now();
     for (slot, tree) in slots.iter().zip(&trees) {
-        slot.state().due = now.checked_add(slot.interval).unwrap_or(now);
+        slot.state().due = now + slot.interval;
         // A run that has just ended has nobody to sample.
         let Some(hub) = slot.hub.upgrade().filter(|_| !tree.pids.is_empty()) else {
             continue;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
-use headcount::projector::Record;
 use headcount::{ChangeStream, Delivery, Host, HostBuilder, HostError, JournalSettings, View};
 use headcount_contract::Urgency;
 use tokio::task::JoinHandle;
@@ -45,12 +44,6 @@ pub(super) fn show(
         term::note(stats);
     }
     Ok(view)
-}
-
-/// Whether a child is one that the journal holds of another session.
-pub(super) fn is_history(view: &View, record: &Record) -> bool {
-    let child = view.child(&record.source, &record.child_id);
-    child.is_none_or(|child| view.is_history(child))
 }
 
 async fn session(

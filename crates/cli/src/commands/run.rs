@@ -90,8 +90,7 @@ fn config(run: &Run) -> Result<Map<String, Value>, Failure> {
 fn last_attempt(view: &View) -> Option<Arc<ChildView>> {
     let own = |child: &&Arc<ChildView>| {
         let lineage = child.record.lineage.as_ref();
-        lineage.is_some_and(|lineage| lineage.parent().is_none())
-            && !live::is_history(view, &child.record)
+        lineage.is_some_and(|lineage| lineage.parent().is_none()) && !view.is_history(child)
     };
     let attempt = |child: &&Arc<ChildView>| child.record.lineage.as_ref().map(Lineage::attempt);
     view.children().filter(own).max_by_key(attempt).cloned()

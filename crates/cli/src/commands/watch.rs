@@ -34,7 +34,7 @@ fn all_completed(view: &View) -> Exit {
     let completed = ChildState::Terminal(Outcome::Completed);
     let bad = view.children().any(|child| {
         let state = child.state();
-        state.is_terminal() && state != completed && !live::is_history(view, &child.record)
+        state.is_terminal() && state != completed && !view.is_history(child)
     });
     if bad { Exit::NEGATIVE } else { Exit::OK }
 }
