@@ -105,6 +105,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How many interrupts are a wish to end whatever that costs: the second has killed the children.
 const ENOUGH: u32 = 3;
 
+/// For how long it may read nothing from then on: one that reads loses nothing.
+const HURRY: Duration = Duration::from_millis(500);
+
 /// What we know of whoever reads our output.
 #[derive(Debug, Default)]
 struct Reader {
@@ -120,21 +123,31 @@ impl Reader {
     /// Counts an interrupt.
     fn interrupted(&mut self) -> u32 {
         self.interrupts += 1;
-        self.deadline
-            .get_or_insert_with(|| Instant::now() + PATIENCE);
+        // Further ones neither lengthen nor shorten what it has.
+        if self.interrupts == 1 || self.interrupts == ENOUGH {
+            self.deadline = Some(Instant::now() + self.patience());
+        }
         self.interrupts
+    }
+
+    fn patience(&self) -> Duration {
+        if self.interrupts < ENOUGH {
+            PATIENCE
+        } else {
+            HURRY
+        }
     }
 
     fn reads(&mut self) {
         if self.deadline.is_some() {
-            self.deadline = Some(Instant::now() + PATIENCE);
+            self.deadline = Some(Instant::now() + self.patience());
         }
     }
 
     /// Completes once there is no sense in waiting for it.
     async fn is_given_up(&self) {
         match self.deadline {
-            _ if self.given_up || self.interrupts >= ENOUGH => {}
+            _ if self.given_up => {}
             Some(deadline) => sleep_until(deadline).await,
             None => std::future::pending().await,
         }
@@ -277,9 +290,7 @@ impl Session<'_> {
                 () = reader.is_given_up() => break,
                 () = self.interrupts.next() => {
                     term::hurry();
-                    if reader.interrupted() > 1 {
-                        break;
-                    }
+                    reader.interrupted();
                 }
             }
         }
